@@ -854,3 +854,17 @@ def queues(draw: Any) -> list[QueueEntry]:
             )
         )
     return entries
+
+
+# ---- quarantine
+
+
+def names_in_a_partition() -> SearchStrategy[str]:
+    """Names of directories, and of an original file, with write ids so small that they replace each other."""
+    ids, more, txns = st.integers(1, 9), st.integers(0, 8), st.sampled_from([0, 0, 0, 3, 7])
+    numbered = st.none() | st.integers(0, 1)
+    delta = st.builds(
+        lambda low, high, said, txn: delta_name(low, min(low + high, 9), said, txn), ids, more, numbered, txns
+    )
+    deleted = st.builds(lambda low, high, txn: delete_delta_name(low, min(low + high, 9), None, txn), ids, more, txns)
+    return st.one_of(delta, delta, deleted, st.builds(base_name, ids, txns), st.just("000000_0"))

@@ -24,7 +24,7 @@ from compactor.metastore.model import Candidate, Entity, HistoryEntry, OpenTrans
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
-from compactor.roles.cleaner.partition import evidence_in
+from compactor.roles.cleaner.evidence import evidence_in
 from compactor.roles.eligibility import judge_all, require_in_store
 from compactor.roles.initiator.rules import TableRules, decide, thresholds_from
 from compactor.settings import Settings

@@ -52,7 +52,7 @@ class Proof:
     """
     Proof that nothing is left of aborted writes.
 
-    Only a sweep makes one (`roles.cleaner.partition`): it listed the directories, and they were there.
+    Only a sweep makes one (`roles.cleaner.cleared`): it listed the directories, and they were there.
 
     Args:
         table, tbl_id: the swept table; a table that was created anew under the name is another.

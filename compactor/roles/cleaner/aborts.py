@@ -10,9 +10,8 @@ most partitions; the others are swept one by one.
 Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import count
 
 from compactor.acid.snapshot import AcidState, ListedDir
@@ -22,61 +21,20 @@ from compactor.log import get_logger
 from compactor.metastore.clean.aborts import AbortedGroup
 from compactor.metastore.clean.readers import Blocker, MayBeListedError, may_be_listed
 from compactor.metastore.model import Entity, TableFacts
-from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
-from compactor.roles.cleaner.partition import Cleared, Judged, Sweep, Swept, clear_listed, prove
-from compactor.roles.cleaner.table_listing import TableListing, is_listed
+from compactor.roles.cleaner.cleared import Judged, prove
+from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.tally import CleanerTally
+from compactor.roles.cleaner.visit import Visit, look, require_never_there
 from compactor.roles.cycle import Progress
 from compactor.roles.leadership import HeldLeadership
 from compactor.roles.pauses import pool_of
-from compactor.roles.replication import why_kept
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import AwayStores, StoreAwayError
-from compactor.storage.location import is_at_or_inside, place_of
 from compactor.words import one_line
 
 _log = get_logger(__name__)
 _HOUR_MS = 3_600_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """
-    The cleaning of one table, which may take several cycles. The lists that it began with decide what is swept and what
-    is forgotten at the end, regardless of later aborts.
-
-    Args:
-        tbl_id: of the table; a table that was created anew gets another visit.
-        seen: locations that were there when a cycle of this visit looked for them.
-        swept: locations that were swept, or found with nothing to sweep; by PART_ID (None: not in the catalog, or the
-            table itself) and location, for another partition may have moved there since; None where the directory was
-            missing.
-        refused: by location, why it can't be swept; the others are, and then the table is put off.
-    """
-
-    tbl_id: int
-    judged: Judged
-    seen: set[str] = field(default_factory=set)
-    swept: dict[tuple[int | None, str], Cleared | None] = field(default_factory=dict)
-    refused: dict[str, CompactorError] = field(default_factory=dict)
-
-    def left_of(self, places: Mapping[str, set[int | None]]) -> list[str]:
-        """
-        Locations that weren't swept as the place of each of these PART_IDs, or that were missing then and are there
-        now.
-        """
-        todo = places.keys() - self.refused.keys()
-        return sorted(
-            location for location in todo if any(self._is_left(owner, location) for owner in places[location])
-        )
-
-    def note(self, owners: set[int | None], location: str, cleared: Cleared | None) -> None:
-        """Note that the location needs no other look as the place of these PART_IDs."""
-        self.swept.update({(owner, location): cleared for owner in owners})
-
-    def _is_left(self, owner: int | None, location: str) -> bool:
-        return (owner, location) not in self.swept or (self.swept[owner, location] is None and location in self.seen)
 
 
 class AbortCleaner:
@@ -94,7 +52,7 @@ class AbortCleaner:
         self._progress = progress
         self._away = away
         self._held: HeldLeadership | None = None
-        self._begun: dict[Entity, _Visit] = {}
+        self._begun: dict[Entity, Visit] = {}
         self._due_since: dict[Entity, float] = {}
         self._clock = clock
 
@@ -198,7 +156,7 @@ class AbortCleaner:
             return
         visit = self._begun.get(entity)
         if visit is None or visit.tbl_id != table.tbl_id:
-            visit = self._begun[entity] = _Visit(table.tbl_id, Judged(*aborts.lists(entity)))
+            visit = self._begun[entity] = Visit(table.tbl_id, Judged(*aborts.lists(entity)))
         left = self._sweep_all(table, entity, visit, tally, time_is_up)
         if left is None:
             tally.put_off()
@@ -223,7 +181,7 @@ class AbortCleaner:
             tally.outcome("cleaned")
 
     def _sweep_all(
-        self, table: TableFacts, entity: Entity, visit: _Visit, tally: CleanerTally, time_is_up: Callable[[], bool]
+        self, table: TableFacts, entity: Entity, visit: Visit, tally: CleanerTally, time_is_up: Callable[[], bool]
     ) -> list[str] | None:
         """
         Sweep every location that this visit hasn't swept and that a listing doesn't clear, in the Cleaner's threads,
@@ -250,7 +208,7 @@ class AbortCleaner:
                 try:
                     found = self._sweep(table, entity, location, visit.judged, tally)
                     if not found.there:
-                        self._require_never_there(table, location, visit)
+                        require_never_there(self._services, table, location, visit)
                 except (
                     MayBeListedError
                 ) as error:  # no failure: an entry that is put off again and again would wait for longer each time
@@ -266,7 +224,7 @@ class AbortCleaner:
         left: list[str] = []
         whole = True
         while whole and not left:
-            places, foreign, locations = self._look(table, visit)
+            places, foreign, locations = look(self._services, table, visit, self._progress)
             if locations is None:
                 for error in visit.refused.values():
                     raise error
@@ -287,52 +245,6 @@ class AbortCleaner:
         for why in listed[:1]:
             tally.hold(entity, why, Reason.MAY_BE_LISTED)
         return left if whole or left else None
-
-    def _look(
-        self, table: TableFacts, visit: _Visit
-    ) -> tuple[Mapping[str, set[int | None]], list[str], list[str] | None]:
-        """
-        Clear by a listing those places that this visit hasn't looked at yet.
-
-        Returns:
-            Places and sentences as `_locations`, and which of the places must be swept; None: every place was looked at
-            before, and no other look is needed.
-        """
-        places, foreign, listing = self._locations(table, visit)
-        locations = visit.left_of(places)
-        if not locations:
-            return places, foreign, None
-        told = {location for location in locations if listing.tells_of(location) and self._is_alone(location, table)}
-        there = listing.there(told)
-        done = told - there - visit.seen
-        for location in done:
-            visit.note(places[location], location, None)
-        for location, part in listing.parts(there):
-            if (cleared := clear_listed(self._services, location, part, visit.judged, listing.listed_ms)) is not None:
-                visit.note(places[location], location, cleared)
-                done.add(location)
-                self._progress.made()
-        return places, foreign, [location for location in locations if location not in done]
-
-    def _is_alone(self, location: str, table: TableFacts) -> bool:
-        try:
-            return self._services.places.in_the_way(location, table) is None
-        except RefusedError:
-            return False  # its sweep says what is wrong with it
-
-    def _require_never_there(self, table: TableFacts, location: str, visit: _Visit) -> None:
-        if location in visit.seen:
-            raise RetryableError(
-                f"{location} was there, and is missing now: it may have been moved to where it was looked before"
-            )
-        assert table.location is not None
-        inside = is_at_or_inside(place_of(location, any_host=True), place_of(table.location, any_host=True))
-        if (
-            not inside and table.partitioned and self._services.storage(location).uploads is None
-        ):  # in an object store there is no directory without objects
-            raise RetryableError(
-                f"{location} is missing, and outside {table.location}: what was in it may lie anywhere"
-            )
 
     def _still_right(self, table: TableFacts, entity: Entity, location: str | None = None) -> None:
         """
@@ -377,74 +289,6 @@ class AbortCleaner:
             _log.info("aborted_writes.removed", directories=[removal.name for removal in swept.removed])
         return swept
 
-    def _locations(
-        self, table: TableFacts, visit: _Visit
-    ) -> tuple[dict[str, set[int | None]], list[str], TableListing]:
-        """
-        Where directories of the table may be.
-
-        Returns:
-            The locations with their PART_IDs, those that are there noted with the visit; in words, locations that
-            belong to others in the catalog too, so that no rule tells whose they are; and the listing.
-
-        What the rows name isn't trusted. Hive folds or escapes names of static partitions
-        (`metastore.partition_names`), writes those of dynamic ones only at the end, statement by statement, and renames
-        only what it finds under the catalog's name. An aborted insert may have made a directory for a partition that
-        never came into the catalog.
-        """
-        services = self._services
-        if cleanup_off(table.parameters, {}):
-            raise RefusedError(Reason.NO_CLEANUP, f"no_cleanup is set for {table.full_name}")
-        if (why := why_kept(table.database, table.database_parameters, table.location)) is not None:
-            raise RefusedError(Reason.REPLICATION_SOURCE, why)
-        if not table.location:
-            raise RefusedError(Reason.UNSUPPORTED_STORE, f"{table.full_name} has no location in the catalog")
-        if not table.partitioned:
-            if services.storage(table.location).exists(table.location):
-                visit.seen.add(table.location)
-            return {table.location: {None}}, [], TableListing(table.location, (), 0)
-        named = [Entity(table.database, table.name, name) for name in services.catalog.partition_names(table)]
-        places: dict[str, set[int | None]] = {}
-        for place in services.catalog.places_for(named).values():
-            if place.location:
-                places.setdefault(_without_slash(place.location), set()).add(place.part_id)
-        # Before the list: what a rename takes into the table's directory meanwhile was either there or is listed.
-        visit.seen.update(
-            location
-            for location in places.keys() - visit.seen
-            if not is_listed(location, table.location) and self._is_there(location)
-        )
-        listing = self._list(table.location, visit)
-        below = listing.places()
-        visit.seen.update(below, listing.there(places))
-        unnamed = below - places.keys()
-        others = {place: owner for place in unnamed if (owner := services.places.in_the_way(place, table)) is not None}
-        places.update({place: {None} for place in unnamed.difference(others)})
-        return places, [f"{place}, which {owner} has too," for place, owner in sorted(others.items())], listing
-
-    def _list(self, location: str, visit: _Visit) -> TableListing:
-        """
-        The listing of the table's directory. It is empty when the listing is refused, perhaps because of one partition
-        only: the partitions in the catalog are swept even so.
-        """
-        storage, listed_ms = self._services.storage(location), self._services.now_ms()
-        try:
-            pending = storage.pending(
-                location
-            )  # before the list: an upload that is completed meanwhile is either pending or listed
-            return TableListing(location, storage.list_tree(location).directories, listed_ms, frozenset(pending))
-        except RefusedError as error:
-            if error.reason is Reason.LOCATION_MISSING:
-                raise
-            visit.refused[location] = error
-            return TableListing(location, (), listed_ms)
-
-    def _is_there(self, location: str) -> bool:
-        try:
-            return self._services.storage(location).exists(location)
-        except (CompactorError, OSError):
-            return False  # its sweep says what is wrong with it
-
     def _put_off(self, groups: Sequence[AbortedGroup], why: str) -> None:
         message = one_line(why)
         try:
@@ -456,11 +300,3 @@ class AbortCleaner:
 
 def _aborted(state: AcidState) -> tuple[ListedDir, ...]:
     return state.aborted
-
-
-def _without_slash(location: str) -> str:
-    """
-    The one spelling of a place that the catalog may have with a slash at its end. A location that is refused elsewhere
-    for its spelling stays as it is.
-    """
-    return location if location.endswith("//") else location.removesuffix("/")

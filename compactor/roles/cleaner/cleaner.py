@@ -28,9 +28,10 @@ from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.aborts import AbortCleaner
+from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.dropped import remove_dropped
-from compactor.roles.cleaner.expiry import Expiry
-from compactor.roles.cleaner.partition import Judged, Sweep, Swept, prove
+from compactor.roles.cleaner.partition import Sweep, Swept
+from compactor.roles.cleaner.quarantine.expiry import Expiry
 from compactor.roles.cleaner.schedule import Schedule
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cycle import Progress
@@ -214,6 +215,7 @@ class Cleaner:
             tag=entry.id,
             about=entry,
             still_right=lambda: self._still_right(item, table, location),
+            part_id=partition.part_id if partition else None,
         )
         services.places.require_alone(location, table, partition)
         swept = sweep.run(_obsolete_and_aborted, originals=True)

@@ -23,7 +23,8 @@ from compactor.metastore.locations.owners import Owner, loosely
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.quarantine import hours_for, of_dropped
+from compactor.roles.cleaner.quarantine.contents import of_dropped
+from compactor.roles.cleaner.quarantine.kept import hours_for
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cleaner.trash import Removal, settle
 from compactor.roles.cleaner.trash_in_place import trash_for

@@ -3,33 +3,29 @@ Removes from one partition what the resolved state says is replaced or aborted, 
 
 A sweep first finishes removals that a crash cut off, and works from a listing made after that. It moves directories out
 of sight, compares them with what it decided on, and only then deletes them. What no rule explains stays where it is.
-This is also the only place that proves that nothing is left of an aborted write (`purge.Proof`): from what was listed,
-never from a directory that wasn't there.
-
-A sweep also removes old evidence: the result that a verification which found a difference kept aside in a hidden
-directory of the partition. Readers pass over evidence, and nothing publishes from it. Its age is that of its newest
-file; a directory without files may just be coming into being and stays.
+After that it says whether the directory is clear of aborted writes (`cleared`), and removes what is old of evidence and
+of quarantine.
 Source: docs/operations.md.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
-from compactor.acid.snapshot import AcidState, ListedDir, resolve
-from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
-from compactor.engine.aborted_rows import aborted_with_rows, may_hold_aborted
+from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.engine.change_management import change_management
-from compactor.engine.staging.directory import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.log import get_logger
-from compactor.metastore.clean.purge import Proof
-from compactor.metastore.model import Entity, QueueEntry, QueueState, TableFacts
+from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.quarantine import Look, hours_for, of_partition, remove_overdue
+from compactor.roles.cleaner.attempts import attempt_is_over
+from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
+from compactor.roles.cleaner.evidence import Evidence, evidence_in
+from compactor.roles.cleaner.quarantine.contents import Look, of_partition
+from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.trash import (
     Removal,
     Trash,
@@ -44,82 +40,10 @@ from compactor.roles.replication import is_source
 from compactor.roles.services import Services
 from compactor.roles.unreachable import require_removed
 from compactor.storage.base import Storage
-from compactor.storage.location import join
-from compactor.words import plural
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """
-    One directory of evidence.
-
-    Args:
-        newest_ms: modification time of its newest file; None without files.
-    """
-
-    name: str
-    files: int
-    bytes: int
-    newest_ms: int | None
-
-    def is_older(self, now_ms: int, age_ms: float) -> bool:
-        return self.newest_ms is not None and now_ms - self.newest_ms >= age_ms
-
-
-def evidence_in(storage: Storage, location: str, listing: Listing) -> tuple[Evidence, ...]:
-    """The evidence directories of one partition, sorted by name. Directories that vanish meanwhile are left out."""
-    names = sorted(name for name in listing.directories if name.startswith(EVIDENCE_PREFIX) and "/" not in name)
-    return tuple(found for name in names if (found := _look_into(storage, location, name)) is not None)
-
-
-def described(kept: Iterable[Evidence]) -> str:
-    """How much evidence there is, in words."""
-    kept = tuple(kept)
-    directories, size = plural(len(kept), "directory", "directories"), sum(one.bytes for one in kept)
-    return f"{directories} of evidence ({plural(size, 'byte')}, {kept[0].name}{' …' if len(kept) > 1 else ''})"
-
-
-def _look_into(storage: Storage, location: str, name: str) -> Evidence | None:
-    try:
-        files = storage.list_tree(join(location, name)).files
-    except RefusedError as error:
-        if error.reason is Reason.LOCATION_MISSING:
-            return None
-        raise
-    return Evidence(
-        name, len(files), sum(file.length for file in files), max((file.mtime_ms for file in files), default=None)
-    )
-
 
 _log = get_logger(__name__)
 _NOTHING = Listing((), ())
 _DAY_MS = 24 * 3_600_000
-_OURS = (STAGING_PREFIX, TRASH_PREFIX, EVIDENCE_PREFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The transactions and write ids under which directories are judged. Nothing newer is touched or forgotten."""
-
-    txns: ValidTxnList
-    write_ids: CleanerWriteIdList
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """
-    A directory that was there and holds nothing that should have gone. Only a sweep makes this value, or a listing that
-    shows nothing to sweep.
-
-    Args:
-        listed_ms: the database clock, before the directory was listed.
-        held: aborted write ids whose rows lie there among others.
-    """
-
-    location: str
-    judged: Judged
-    listed_ms: int
-    held: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +78,7 @@ class Sweep:
         about: passed to the steps; a queue entry: what is removed may have been replaced by its compaction.
         still_right: called before and after the move; raises when the table isn't the same any more, or another daemon
             is the Cleaner.
+        part_id: of the partition, when that is known.
     """
 
     def __init__(
@@ -166,6 +91,7 @@ class Sweep:
         tag: str | int,
         about: object,
         still_right: Callable[[], None],
+        part_id: int | None = None,
     ) -> None:
         self._services = services
         self._table = table
@@ -175,6 +101,7 @@ class Sweep:
         self._tag = tag
         self._about = about
         self._still_right = still_right
+        self._part_id = part_id
         self._recycled = is_source(
             table.database_parameters
         )  # files go to Hive's change management; no quarantine then, for a replica looks for them there
@@ -239,7 +166,7 @@ class Sweep:
         return Swept(removed, state, left, self._evidence(listing), self._there, cleared)
 
     def _resolve(self, listing: Listing) -> AcidState:
-        return _resolved(self._services, listing, self._judged)
+        return resolved(self._services, listing, self._judged)
 
     def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
         """The evidence that is still kept. Evidence that is old enough is removed now, after all else went well."""
@@ -311,7 +238,7 @@ class Sweep:
     def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
         entry = self._about if isinstance(self._about, QueueEntry) else None
         txns = self._judged.txns if self._services.hive_4 else None
-        look = Look(listing, state, self._judged.write_ids, txns, removals, entry)
+        look = Look(listing, state, self._judged.write_ids, txns, removals, entry, self._part_id)
         return of_partition(self._services, self._table, self._location, look, hours)
 
     def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...], manifest: bytes | None) -> None:
@@ -336,99 +263,6 @@ class Sweep:
         trash.decide()
         trash.delete()
         self._services.steps.enter(steps.CLEANER_DELETED, self._about)
-
-
-def attempt_is_over(services: Services, entry_id: int) -> bool:
-    """Whether no attempt of an entry can commit any more what lies in its staging directories now."""
-    entry = services.queue.entry(entry_id)
-    if entry is None or entry.state is not QueueState.WORKING:
-        return True
-    if entry.txn_id is None or not services.hive_4:
-        return False
-    return services.transactions.state(entry.txn_id) is not TxnState.OPEN
-
-
-def clear_listed(services: Services, location: str, listing: Listing, judged: Judged, listed_ms: int) -> Cleared | None:
-    """
-    Clear a directory by a listing of its table, without a call to the store; None if the directory must be swept.
-
-    It must be swept when a staging, trash or evidence directory lies in it, when a name can't be understood, or when a
-    directory's name admits an aborted transaction or write id. Names alone don't find such a row, but they don't miss
-    one either. A base's `_metadata_acid` isn't read: it matters only for an aborted write id.
-
-    Args:
-        listing: of the directory, which was there; its files aren't needed.
-        listed_ms: the database clock, before the listing.
-    """
-    if any(name.startswith(_OURS) for name in listing.directories):
-        return None
-    try:
-        state = _resolved(services, listing, judged)
-    except RefusedError:
-        return None
-    if state.aborted or may_hold_aborted(state, judged.write_ids):
-        return None
-    return Cleared(location, judged, listed_ms, frozenset())
-
-
-def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]) -> Proof:
-    """
-    The proof that nothing is left of aborted writes, from directories that were cleared under the same lists.
-
-    Args:
-        partition: the partition whose one directory was cleared; None: these are all directories of the table.
-
-    Raises:
-        ValueError: no directory was cleared, or some under different lists: that proves nothing.
-    """
-    (judged,) = {id(one.judged): one.judged for one in cleared}.values()
-    held = frozenset[int]().union(*(one.held for one in cleared))
-    return Proof(
-        table=table.entity,
-        tbl_id=table.tbl_id,
-        partition=partition,
-        directories=frozenset(one.location for one in cleared),
-        listed_ms=min(one.listed_ms for one in cleared),
-        txns=judged.txns,
-        gone=frozenset(judged.write_ids.aborted) - held,
-    )
-
-
-def remove_uncommitted(
-    services: Services, table: TableFacts, entity: Entity, location: str, txn_id: int
-) -> Proof | None:
-    """
-    Remove what a compaction of a partition published under `_v<txn>`; only when the metastore says that the transaction
-    was aborted.
-
-    Its staging directories must be gone. Returns the proof that nothing of it is left; None when the directory isn't
-    there, which proves nothing, or the transaction isn't known as aborted.
-
-    Raises:
-        RefusedError: a directory of the transaction is there, and the transaction isn't known as aborted.
-    """
-    storage, listed_ms = services.storage(location), services.now_ms()
-    names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
-    state = services.transactions.state(txn_id)
-    if state is not TxnState.ABORTED:
-        if names:
-            raise RefusedError(
-                Reason.OWNERSHIP_LOST,
-                f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone",
-            )
-        return None
-    if names:
-        remove_hidden(storage, location, names)
-    if not storage.exists(location):
-        return None
-    txns = ValidTxnList(txn_id, (), (txn_id,))
-    return Proof(
-        entity.whole_table(), table.tbl_id, entity.partition, frozenset({location}), listed_ms, txns, gone=frozenset()
-    )
-
-
-def _resolved(services: Services, listing: Listing, judged: Judged) -> AcidState:
-    return resolve(listing, judged.write_ids, judged.txns if services.hive_4 else None, services.layout)
 
 
 def removals_for(

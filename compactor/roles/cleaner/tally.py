@@ -9,7 +9,7 @@ from compactor.errors import RefusedError, RetryableError, UnreachableError
 from compactor.metastore.model import Entity, QueueEntry
 from compactor.metrics import Metrics
 from compactor.reasons import Reason
-from compactor.roles.cleaner.partition import Evidence, described
+from compactor.roles.cleaner.evidence import Evidence, described
 from compactor.roles.cleaner.trash import Removal
 from compactor.words import one_line, plural
 

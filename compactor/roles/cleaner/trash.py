@@ -28,7 +28,7 @@ from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.log import get_logger
 from compactor.reasons import Reason
-from compactor.roles.cleaner.manifest import MANIFEST
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.storage.base import Storage
 from compactor.storage.location import join
 

@@ -23,7 +23,7 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.names import TRASH_PREFIX, looks_acid
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.reasons import Reason
-from compactor.roles.cleaner.manifest import MANIFEST
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.cleaner.trash import KEPT, Removal, Trash, put_back
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent

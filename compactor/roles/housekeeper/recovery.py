@@ -16,7 +16,7 @@ from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.txn.transactions import TxnState
 from compactor.roles import steps
-from compactor.roles.cleaner.partition import remove_uncommitted
+from compactor.roles.cleaner.attempts import remove_uncommitted
 from compactor.roles.cycle import Progress
 from compactor.roles.fence import job_keys, remove_staging
 from compactor.roles.identity import parse_worker_id

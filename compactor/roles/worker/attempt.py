@@ -29,7 +29,7 @@ from compactor.planning.document import CompactionPlan
 from compactor.planning.included import enough, why_not_enough
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.partition import remove_uncommitted
+from compactor.roles.cleaner.attempts import remove_uncommitted
 from compactor.roles.fence import remove_staging
 from compactor.roles.pauses import subject_of
 from compactor.roles.services import Services

@@ -43,7 +43,7 @@ class Beside:
     """A daemon at work on a server's metastore."""
 
     def __init__(self, hive: HiveServer, folder: Path) -> None:
-        self.hive, self.log, self._config = hive, folder / "daemon.log", folder / "compactor.yaml"
+        self.hive, self.log, self.config = hive, folder / "daemon.log", folder / "compactor.yaml"
         self._told: list[dict[str, dict[str, object]]] = []
         self._write()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {
@@ -52,7 +52,7 @@ class Beside:
         tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*tied, sys.executable, "-m", "tests.hive.live.daemon", str(self._config)],
+                [*tied, sys.executable, "-m", "tests.hive.live.daemon", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -67,9 +67,9 @@ class Beside:
             settings["initiator"]["thresholds"] = settings["initiator"]["thresholds"] | {"aborted_count": 0}
         for name, section in (pair for sections in self._told for pair in sections.items()):
             settings[name] = {**settings.get(name, {}), **section}
-        roots = [str(self.hive.warehouse), str(self._config.parent)]  # some tables lie outside every database
+        roots = [str(self.hive.warehouse), str(self.config.parent)]  # some tables lie outside every database
         needed = {"database": {"url": self.hive.database}, "warehouse": {"roots": roots}}
-        self._config.write_text(yaml.safe_dump(settings | needed), encoding="utf-8")
+        self.config.write_text(yaml.safe_dump(settings | needed), encoding="utf-8")
 
     @contextlib.contextmanager
     def told(self, **sections: dict[str, object]) -> Iterator[None]:
@@ -189,6 +189,12 @@ class Beside:
         rows = self._ask(
             f"select {self._name('txn_id')} from {txns} where {self._name('txn_state')} = 'o' and {self._name('txn_host')} <> 'ours'"
         )
+        return [int(txn) for (txn,) in rows]
+
+    def own_transactions(self) -> list[int]:
+        """Open ones of this host."""
+        txns, state, host = (self._name(name) for name in ("txns", "txn_state", "txn_host"))
+        rows = self._ask(f"select {self._name('txn_id')} from {txns} where {state} = 'o' and {host} = 'ours'")
         return [int(txn) for (txn,) in rows]
 
     def age_transactions(self) -> None:

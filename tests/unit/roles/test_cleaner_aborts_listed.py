@@ -21,7 +21,8 @@ from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWrit
 from compactor.errors import RefusedError
 from compactor.roles import steps
 from compactor.roles.cleaner.cleaner import Cleaner
-from compactor.roles.cleaner.partition import Judged, Sweep, clear_listed
+from compactor.roles.cleaner.cleared import Judged, clear_listed
+from compactor.roles.cleaner.partition import Sweep
 from compactor.roles.cleaner.schedule import CYCLE_SECONDS
 from compactor.roles.cleaner.table_listing import TableListing
 from compactor.roles.services import Services

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from compactor.metastore.model import Entity
-from compactor.roles.cleaner.orphans import Leftovers
+from compactor.roles.cleaner.quarantine.orphans import Leftovers
+from tests.unit.roles.test_quarantine import HOUR_MS, later  # noqa: F401 - a fixture
 from tests.unit.roles.test_restore import replaced
 
 DAY_MS = 24 * 3_600_000
@@ -104,3 +105,15 @@ def test_quarantine_whose_time_is_not_over_is_none(world):
     ((name, (proven, _)),) = proofs(leftovers(world, table)).items()
     assert name.endswith("-kept")
     assert not proven
+
+
+def test_quarantine_whose_time_is_over_goes_where_no_cleaner_comes(world, later):  # noqa: F811
+    """As that of aborted writes, of which no entry tells."""
+    table = replaced(world)
+    later(2 * HOUR_MS)
+    place = leftovers(world, table)
+    (orphan,) = place.find()
+    assert orphan.proven
+    assert place.remove(orphan, 0)
+    assert place.find() == ()
+    world.assert_rows()

@@ -6,8 +6,8 @@ from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
-from compactor.roles.cleaner.manifest import MANIFEST
-from compactor.roles.cleaner.restore import Restore
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST
+from compactor.roles.cleaner.quarantine.restore import Restore
 
 
 def undoing(world, table, partition=None, passed=None):
@@ -120,7 +120,7 @@ def test_killed_right_after_the_last_rename_it_is_ended_by_the_next(world, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("compactor.roles.cleaner.restore.settle_undo", killed)
+        patched.setattr("compactor.roles.cleaner.quarantine.restore.settle_undo", killed)
         with pytest.raises(KeyboardInterrupt):
             work.run(kept)
     assert any(name.endswith("-undo") for name in (path.name for path in table.location.iterdir()))
@@ -242,7 +242,7 @@ def test_a_delta_and_its_delete_delta_are_never_taken_away(world):
     world.compact(table, "minor")
     world.clean()
     assert any(name.startswith("delete_delta") for name in visible(table))
-    refused(world, table, "a reader between two renames")
+    refused(world, table, "no file system takes both away in one step")
 
 
 def test_a_minor_of_inserts_is_undone(any_world):

@@ -10,8 +10,8 @@ from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.manifest import MANIFEST
-from compactor.roles.cleaner.restore import Restore
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST
+from compactor.roles.cleaner.quarantine.restore import Restore
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.storage.location import join
 from compactor.storage.s3_store.files import Upload
@@ -77,8 +77,9 @@ def test_nothing_is_restored_where_nothing_can_be_renamed(world, table, s3):
     work = Restore(world.services, found, None, table.location)
     (kept,) = work.kept()
     assert kept.manifest.result
-    with pytest.raises(RefusedError, match="can't rename directories"):
-        work.run(kept)
+    for refused in (work.settle, lambda: work.plan(kept), lambda: work.run(kept)):
+        with pytest.raises(RefusedError, match="can't rename directories"):
+            refused()
     assert table.read() == table.rows
 
 

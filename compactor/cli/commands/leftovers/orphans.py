@@ -10,7 +10,7 @@ from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.model import duration
-from compactor.roles.cleaner.orphans import Leftovers, Orphan
+from compactor.roles.cleaner.quarantine.orphans import Leftovers, Orphan
 from compactor.roles.services import Services
 from compactor.words import plural
 

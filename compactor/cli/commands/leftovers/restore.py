@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import click
 
 from compactor.cli import units
-from compactor.cli.naming.lookup import find
+from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
@@ -15,8 +15,9 @@ from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import duration
 from compactor.reasons import Reason
-from compactor.roles.cleaner.quarantine import Kept
-from compactor.roles.cleaner.restore import Restore
+from compactor.roles.cleaner.quarantine.kept import Kept
+from compactor.roles.cleaner.quarantine.manifest import Manifest
+from compactor.roles.cleaner.quarantine.restore import Restore
 from compactor.roles.services import Services
 from compactor.words import plural
 
@@ -63,8 +64,9 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
     found = find(Catalog(database), wanted)
     services = Services.over(database, session.settings)
     work = Restore(services, found.table, found.partition, found.location)
-    if yes:
-        work.settle()
+    for done in work.settle() if yes else ():
+        if entry in {None, done.entry}:
+            return _undone(session, found, done, done.directories[0].name)
     standings = [_Standing(kept, _refusal(work, kept)) for kept in work.kept() if _is_of(kept, entry)]
     if not yes:
         now_ms = services.now_ms()
@@ -76,7 +78,11 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
         raise chosen.refusal
     with session.output.busy(f"{found.entity}: comparing rows"):
         undo = work.run(chosen.kept)
-    number = undo.manifest.entry
+    return _undone(session, found, undo.manifest, undo.away)
+
+
+def _undone(session: Session, found: Found, manifest: Manifest, result: str) -> int:
+    """Show what was undone just now, or by a restore that was cut off at its end."""
     session.output.show(
         View(
             (
@@ -84,11 +90,11 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
                 OutputColumn("result", "TAKEN AWAY"),
                 OutputColumn("read", "READ AGAIN", show=_names),
             ),
-            [{"entry": number, "result": undo.away, "read": list(undo.manifest.read_before)}],
+            [{"entry": manifest.entry, "result": result, "read": list(manifest.read_before)}],
         )
     )
     session.output.say(
-        f"{found.entity} is as it was before compaction {number}, and the Initiator may queue it again: "
+        f"{found.entity} is as it was before compaction {manifest.entry}, and the Initiator may queue it again: "
         f"compactor pause --table {found.table.full_name} --reason … keeps it from doing so"
     )
     return Code.DONE

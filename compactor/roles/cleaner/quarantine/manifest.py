@@ -7,6 +7,7 @@ Source: docs/operations.md, Quarantine.
 """
 
 import json
+import zlib
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
@@ -59,6 +60,7 @@ class Manifest:
         entry: id of the queue entry; None for aborted writes that were removed without one.
         what: the table or partition, `db.t/p=1`.
         tbl_id: TBL_ID in the catalog; 0 where it isn't known.
+        part_id: PART_ID of the partition; None of a table, and where it isn't known.
         kept_ms, until_ms: by the database clock.
         highest_write_id: the highest write id that the compaction covers.
         result: the base or deltas which replaced the directories; empty where that isn't known.
@@ -66,7 +68,8 @@ class Manifest:
             paths of original files.
         first_look: no Cleaner had begun to clean the entry before, so everything that the compaction replaced was still
             there. False also where the metastore doesn't tell (3.1).
-        taken_back: a restore took the result of the entry away; it lies in this directory.
+        taken_back: a restore took the result of the entry away; it lies in this directory, and what `read_before`
+            names is read again.
     """
 
     entry: int | None
@@ -75,6 +78,7 @@ class Manifest:
     kept_ms: int
     until_ms: int
     directories: tuple[KeptDirectory, ...]
+    part_id: int | None = None
     highest_write_id: int | None = None
     result: tuple[KeptFiles, ...] = ()
     read_before: tuple[str, ...] = ()
@@ -88,14 +92,15 @@ class Manifest:
 
     def encode(self) -> bytes:
         """The content of the file."""
-        return json.dumps({"version": _VERSION, **asdict(self)}).encode()
+        content = asdict(self)
+        return json.dumps({"version": _VERSION, "crc32": _crc32(content), **content}).encode()
 
 
 def decode(content: bytes) -> Manifest | None:
     """What `Manifest.encode` was given; None for any other content, because an unreadable manifest proves nothing."""
     try:
         found = json.loads(content)
-        if found.pop("version") != _VERSION:
+        if found.pop("version") != _VERSION or found.pop("crc32") != _crc32(found):
             return None
         directories = tuple(
             KeptDirectory(
@@ -110,13 +115,18 @@ def decode(content: bytes) -> Manifest | None:
         manifest = Manifest(**found, directories=directories, result=result, read_before=before)
         for number in (manifest.kept_ms, manifest.until_ms, manifest.tbl_id):
             _one(int, number)
-        for known in (manifest.entry, manifest.highest_write_id):
+        for known in (manifest.entry, manifest.part_id, manifest.highest_write_id):
             if known is not None:
                 _one(int, known)
         _one(str, manifest.what), _one(bool, manifest.first_look), _one(bool, manifest.taken_back)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return manifest
+
+
+def _crc32(content: dict[str, Any]) -> int:
+    """Of the content as it is written: a digit that was damaged still makes a manifest."""
+    return zlib.crc32(json.dumps(content).encode())
 
 
 def _files(one: dict[str, Any]) -> dict[str, Any]:

@@ -1,99 +1,23 @@
 """
-Describes what the Cleaner keeps in quarantine, and removes it when its time is over.
+Writes down what a removal takes away, while everything is still in its place: the manifest of its quarantine.
 
-Only a manifest proves how old a quarantine directory is (`manifest`). Without a readable one the directory stays, and
-the log says so once. Times are those of the database clock.
 Source: docs/operations.md, Quarantine.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.snapshot import AcidState, ListedDir, resolve
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.engine.aborted_rows import aborted_in
-from compactor.errors import RefusedError, UsageError
-from compactor.log import get_logger
+from compactor.errors import RefusedError
 from compactor.metastore.model import QueueEntry, TableFacts
-from compactor.planning.thresholds import quarantine_hours
-from compactor.reasons import Reason
-from compactor.roles.cleaner.manifest import LIMIT, MANIFEST, KeptDirectory, KeptFiles, Manifest, decode
-from compactor.roles.cleaner.trash import Removal, is_quarantine, remove_hidden
+from compactor.roles.cleaner.quarantine.kept import HOUR_MS
+from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, Manifest
+from compactor.roles.cleaner.quarantine.sight import seen, without
+from compactor.roles.cleaner.trash import Removal
 from compactor.roles.services import Services
-from compactor.storage.base import Storage
-from compactor.storage.location import join
-
-_log = get_logger(__name__)
-HOUR_MS: Final = 3_600_000
-_told: Final[set[str]] = set()
-"""Quarantine directories without a readable manifest of which the log has told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One quarantine directory; without a readable manifest, `manifest` is None."""
-
-    name: str
-    manifest: Manifest | None
-
-
-def hours_for(services: Services, table: TableFacts | None) -> float:
-    """
-    For how many hours what is removed from a table stays in quarantine; 0: not at all.
-
-    Raises:
-        RefusedError: BAD_PROPERTY: the table's property can't be read.
-    """
-    default = services.settings.cleaner.quarantine_hours
-    try:
-        return default if table is None else quarantine_hours(default, table.parameters)
-    except UsageError as error:
-        raise RefusedError(Reason.BAD_PROPERTY, str(error)) from None
-
-
-def kept_in(storage: Storage, location: str, names: Iterable[str]) -> tuple[Kept, ...]:
-    """
-    The quarantine directories among the names in a directory, ascending. One that vanishes meanwhile has no manifest.
-    """
-    return tuple(Kept(name, read_manifest(storage, location, name)) for name in sorted(names) if is_quarantine(name))
-
-
-def read_manifest(storage: Storage, location: str, name: str) -> Manifest | None:
-    """The manifest of a quarantine directory; None where it is missing or can't be read."""
-    try:
-        return decode(storage.read_small(join(location, name, MANIFEST), LIMIT))
-    except FileNotFoundError:
-        return None
-    except RefusedError as error:
-        if error.reason is not Reason.CORRUPT_FILE:
-            raise
-        return None
-
-
-def remove_overdue(storage: Storage, location: str, names: Iterable[str], now_ms: int) -> int:
-    """
-    Remove the quarantine directories whose time is over; only for the holder of the Cleaner's mutex.
-
-    Args:
-        names: of what lies directly in the location.
-
-    Returns how many with a readable manifest are left.
-    """
-    left = 0
-    for kept in kept_in(storage, location, names):
-        place = join(location, kept.name)
-        if kept.manifest is None:
-            if place not in _told and storage.exists(place):
-                _told.add(place)
-                _log.warning("quarantine.unproven", directory=place, why=f"it has no readable {MANIFEST}: it stays")
-        elif now_ms >= kept.manifest.until_ms:
-            remove_hidden(storage, location, [kept.name])
-            _log.info("quarantine.removed", directory=place, bytes=kept.manifest.length)
-        else:
-            left += 1
-    return left
 
 
 def of_dropped(services: Services, entry: QueueEntry, removal: Removal, hours: float) -> bytes:
@@ -112,6 +36,7 @@ class Look:
         write_ids, txns: under which it decided; without `txns` on 3.1.
         removals: what it is about to remove.
         entry: whose compaction replaced things; None: the sweep removes aborted writes only.
+        part_id: of the partition, where the sweep is of one in the catalog.
     """
 
     listing: Listing
@@ -120,6 +45,7 @@ class Look:
     txns: ValidTxnList | None
     removals: Sequence[Removal]
     entry: QueueEntry | None
+    part_id: int | None = None
 
 
 def of_partition(services: Services, table: TableFacts, location: str, look: Look, hours: float) -> bytes:
@@ -155,6 +81,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Loo
         entry=None if entry is None else entry.id,
         what=str(entry.entity) if entry is not None else table.full_name,
         tbl_id=table.tbl_id,
+        part_id=look.part_id,
         kept_ms=now_ms,
         until_ms=now_ms + round(hours * HOUR_MS),
         directories=directories,
@@ -163,27 +90,6 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Loo
         read_before=_read_without(services, look, {one.name for one in result}) if result else (),
         first_look=services.hive_4 and entry is not None and entry.cleaner_start_ms is None,
     ).encode()
-
-
-def seen(state: AcidState) -> tuple[str, ...]:
-    """What a reader reads: names of the base and the deltas in reading order, then paths of original files."""
-    base = () if state.base is None else (state.base.name,)
-    return (*base, *(listed.name for listed in state.deltas), *(file.path for file in state.originals))
-
-
-def without(listing: Listing, names: Iterable[str]) -> Listing:
-    """A listing as if directories or files at the top level weren't there."""
-    gone = set(names)
-
-    def stays(path: str) -> bool:
-        return path.split("/", 1)[0] not in gone
-
-    return Listing(
-        tuple(file for file in listing.files if stays(file.path)),
-        tuple(directory for directory in listing.directories if stays(directory)),
-        tuple(item for item in listing.formats if item[0] not in gone),
-        tuple(item for item in listing.replaced if item[0] not in gone),
-    )
 
 
 def _read_without(services: Services, look: Look, result: set[str]) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from compactor.engine.staging.directory import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
-from compactor.roles.cleaner.manifest import MANIFEST
-from compactor.roles.cleaner.partition import attempt_is_over
-from compactor.roles.cleaner.quarantine import read_manifest
+from compactor.roles.cleaner.attempts import attempt_is_over
+from compactor.roles.cleaner.quarantine.kept import read_manifest
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.cleaner.trash import DECIDED, is_quarantine, is_trash, remove_hidden, staged_for
 from compactor.roles.services import Services
 from compactor.storage.base import Storage

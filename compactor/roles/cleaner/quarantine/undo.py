@@ -1,25 +1,30 @@
 """
 Whether a compaction can be undone from quarantine, and by which renames.
 
-Pure: compares a manifest with listings, and plays every state between two renames through the rules of readers. First
-the replaced directories go back, one by one; beside the result they are obsolete. Then the result goes out of sight, in
-one rename. A result of two directories can't: a delete delta without its delta hides rows that are nowhere else, and a
-delta without its delete delta shows deleted rows.
+Pure: compares a manifest with listings, and asks the rules of readers. First the replaced directories go back, one by
+one; beside the result they are obsolete. Then the result goes out of sight, in one rename.
+
+One look at the partition with everything back beside the result stands for every state on the way. If readers read the
+same there as before, no directory that went back is read, and what isn't read decides nothing about what is: the best
+base stays the best, and the walk over the deltas stands at the same write id when it comes to each other one. So it is
+with any part of them.
+
+A result of two directories can't be undone. A delete delta that is left without its delta still hides the replaced
+deltas, whose rows are nowhere else by then; a delta that is left without its delete delta hides the replaced delete
+deltas, and shows deleted rows. A process may be killed between the two renames, for ever.
 Source: docs/operations.md, Restore; docs/layout.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import parse_dir
-from compactor.acid.snapshot import AcidState, resolve
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.acid.listing import Listing
+from compactor.acid.names import is_hidden, parse_dir
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.roles.cleaner.manifest import KeptFiles, Manifest
-from compactor.roles.cleaner.quarantine import seen, without
+from compactor.roles.cleaner.quarantine.manifest import KeptFiles, Manifest
+from compactor.roles.cleaner.quarantine.sight import Sight, beside, files_of, seen, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,8 @@ class Undo:
         back: what moves out of it, each under its name.
         away: the directory that goes out of sight afterwards.
         covered: the highest write id that the compaction covers.
-        after: the partition's listing once all that is done.
+        before: the partition's listing once everything is back, and the result still there.
+        after: its listing once the result is away.
     """
 
     kept: str
@@ -40,25 +46,17 @@ class Undo:
     back: tuple[str, ...]
     away: str
     covered: int
+    before: Listing
     after: Listing
 
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """The lists of a reader that begins now; `txns` is None on 3.1."""
-
-    write_ids: ValidWriteIdList
-    txns: ValidTxnList | None
-    layout: LayoutVersion
-
-    def resolve(self, listing: Listing) -> AcidState:
-        """What this reader makes of a listing; raises RefusedError as `acid.snapshot.resolve`."""
-        return resolve(listing, self.write_ids, self.txns, self.layout)
+    def is_before(self, listing: Listing) -> bool:
+        """Whether readers find in this listing what is to be there before the result goes: names and lengths."""
+        return _visible(listing) == _visible(self.before)
 
 
 def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, sight: Sight) -> Undo:
     """
-    The renames that undo a compaction.
+    The renames that undo a compaction; takes time in proportion to the two listings.
 
     Args:
         kept: name of the quarantine directory.
@@ -69,7 +67,7 @@ def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, si
         RefusedError: NOT_RESTORABLE: it can't be undone exactly, with the reason.
     """
     result, covered = _require_undoable(manifest)
-    here, there = _files_of(listing), _files_of(inside)
+    here, there = files_of(listing), files_of(inside)
     if here.get(result.name) != dict(result.files):
         raise _refused(f"{result.name}, the compaction's result, isn't there as it was: something replaced it since")
     replaced = [one for one in manifest.directories if one.replaced]
@@ -82,15 +80,14 @@ def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, si
         raise _refused(f"{now.excluded[0].dir.name} isn't read now, and may be later: {now.excluded[0].reason}")
     if now.left_originals and result.name.startswith("base_"):
         raise _refused(f"{now.left_originals[0].path} would be read: no compaction took it in")
-    between = listing
-    for name in back:
-        between = _with(between, inside, name)
-        if seen(sight.resolve(between)) != seen(now):
-            raise _refused(f"{name} would be read beside {result.name}")
-    after = without(between, [result.name])
+    before = beside(listing, inside, back)
+    if (read := seen(sight.resolve(before))) != seen(now):
+        name = next((name for name in read if name.split("/", 1)[0] in back), "what was replaced")
+        raise _refused(f"{name} would be read beside {result.name}")
+    after = without(before, [result.name])
     if seen(sight.resolve(after)) != manifest.read_before:
         raise _refused(f"without {result.name} readers would read other directories than before the compaction")
-    return Undo(kept, manifest, back, result.name, covered, after)
+    return Undo(kept, manifest, back, result.name, covered, before, after)
 
 
 def require_none_aborted(undo: Undo, aborted: Mapping[str, tuple[int, ...]]) -> None:
@@ -100,22 +97,25 @@ def require_none_aborted(undo: Undo, aborted: Mapping[str, tuple[int, ...]]) -> 
     Args:
         aborted: name → aborted write ids.
     """
-    for name, ids in aborted.items():
-        if ids and name in {one.name for one in undo.manifest.directories if one.replaced}:
-            raise _refused(f"{name} may hold rows of write id {ids[0]}, which was rolled back")
+    for one in undo.manifest.directories:
+        if one.replaced and (ids := aborted.get(one.name)):
+            raise _refused(f"{one.name} may hold rows of write id {ids[0]}, which was rolled back")
 
 
 def _require_undoable(manifest: Manifest) -> tuple[KeptFiles, int]:
     """The compaction's result and its highest write id."""
     if manifest.taken_back:
-        raise _refused("it holds what a restore took away")
+        raise _refused(f"it holds what a restore took away: compaction {manifest.entry} is undone")
     if not manifest.result or manifest.highest_write_id is None or not manifest.read_before:
         raise _refused("no compaction is known that replaced it: it was rolled back or dropped")
     if len(manifest.result) > 1:
         names = " and ".join(one.name for one in manifest.result)
         raise _refused(
-            f"the compaction's result is {names}: a reader between two renames would miss rows, or see deleted ones"
+            f"the compaction's result is {names}, and no file system takes both away in one step: "
+            "in between, readers would miss rows or see deleted ones"
         )
+    if len({one.name for one in manifest.directories}) < len(manifest.directories):
+        raise _refused("its manifest names a directory twice")
     for one in manifest.directories:
         if one.replaced and one.aborted:
             raise _refused(f"{one.name} may hold rows of write id {one.aborted[0]}, which was rolled back")
@@ -137,27 +137,8 @@ def _require_nothing_above(listing: Listing, covered: int, layout: LayoutVersion
             raise _refused(f"{directory} was written since: the compaction covers write ids up to {covered}")
 
 
-def _files_of(listing: Listing) -> dict[str, dict[str, int]]:
-    """Top-level name → path → length."""
-    found: dict[str, dict[str, int]] = {name: {} for name in listing.directories if "/" not in name}
-    for file in listing.files:
-        found.setdefault(file.path.split("/", 1)[0], {})[file.path] = file.length
-    return found
-
-
-def _with(listing: Listing, inside: Listing, name: str) -> Listing:
-    def is_of(path: str) -> bool:
-        return path.split("/", 1)[0] == name
-
-    def more(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
-        return tuple(file for file in files if is_of(file.path))
-
-    return Listing(
-        (*listing.files, *more(inside.files)),
-        (*listing.directories, *(directory for directory in inside.directories if is_of(directory))),
-        (*listing.formats, *(item for item in inside.formats if item[0] == name)),
-        (*listing.replaced, *(item for item in inside.replaced if item[0] == name)),
-    )
+def _visible(listing: Listing) -> dict[str, dict[str, int]]:
+    return {name: files for name, files in files_of(listing).items() if not is_hidden(name)}
 
 
 def _refused(why: str) -> RefusedError:

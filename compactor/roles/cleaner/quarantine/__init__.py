@@ -1,0 +1,3 @@
+"""
+What the Cleaner keeps aside in a partition and for how long, the undoing of compactions from it, and what is left over.
+"""
