@@ -44,6 +44,13 @@ def parse(url: str, password: str | None = None) -> tuple[URL, Dialect]:
     return parsed if password is None else parsed.set(password=password), dialect
 
 
+def hosts(url: URL) -> list[str]:
+    """The servers that an address names, each as `host` or `host:port`."""
+    if url.host is None and (named := url.normalized_query.get("host")):
+        return list(named)
+    return [(url.host or "localhost") + (f":{url.port}" if url.port else "")]
+
+
 def wrong_setting(settings: Settings) -> tuple[str, str] | None:
     """The key that the database's product doesn't take as it is, and why; None when the database can be opened."""
     if (wrong := mistake(settings.database.url)) is not None:

@@ -65,7 +65,8 @@ class Dialect(ABC):
     @abstractmethod
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
         """
-        Set up every new connection.
+        Set up every new connection. Unless `read_only`, one to a server that takes no writes is refused: what it shows
+        may be old.
 
         Args:
             idle_transaction_seconds: the server shall end a connection that is silent inside a transaction for so long:
@@ -103,6 +104,19 @@ class Dialect(ABC):
     @abstractmethod
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         """Wait for locks at most this long in this transaction."""
+
+    def holds(self, connection: Connection, table: Table) -> None:  # noqa: ARG002 - a subclass reads it
+        """
+        Ask the server whether the connection's transaction goes on, and that it takes writes still: a demoted server
+        may leave a transaction as it is, and show what isn't so any more.
+
+        Args:
+            table: one with a row that the transaction has locked.
+
+        Raises:
+            DBAPIError: the transaction has ended, or the server takes no writes.
+        """
+        connection.execute(select(1))
 
     @abstractmethod
     def announce(self, connection: Connection) -> None:
