@@ -12,6 +12,7 @@ import itertools
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -49,9 +50,10 @@ class MySQLServer(Lending):
     Args:
         product: "mariadb" or "mysql5".
         options: of the server, besides those for speed.
+        preload: a library for the server.
     """
 
-    def __init__(self, product: str, *options: str) -> None:
+    def __init__(self, product: str, *options: str, preload: Path | None = None) -> None:
         super().__init__()
         self.product = product
         self._program, self._install = _programs(product)
@@ -67,6 +69,7 @@ class MySQLServer(Lending):
         self._data = self._home / "data"
         self._socket = self._home / "socket"
         self._more = options
+        self._environment = os.environ | ({} if preload is None else {"LD_PRELOAD": str(preload)})
         self._numbers = itertools.count(1)
         self._server: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -74,6 +77,17 @@ class MySQLServer(Lending):
         self.port = 0
 
     def start(self) -> None:
+        self.set_up()
+        self.come_back()
+        self.sql(
+            "mysql",
+            f"CREATE USER '{USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;"
+            f"CREATE USER '{JAVA_USER}'@'127.0.0.1' IDENTIFIED BY '{JAVA_USER}'; GRANT ALL ON *.* TO '{JAVA_USER}'@'127.0.0.1';"
+            f"CREATE USER '{GUARDED}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
+        )
+
+    def set_up(self) -> None:
+        """Make its folder, and choose its port."""
         if os.geteuid() == 0:
             shutil.chown(self._home, self._account, pwd.getpwnam(self._account).pw_gid)
         done = subprocess.run(
@@ -89,13 +103,6 @@ class MySQLServer(Lending):
                 f"{self.product} can't be set up: {' '.join((done.stdout + done.stderr).split())[-500:]}"
             )
         self.port = free_port()
-        self.come_back()
-        self.sql(
-            "mysql",
-            f"CREATE USER '{USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;"
-            f"CREATE USER '{JAVA_USER}'@'127.0.0.1' IDENTIFIED BY '{JAVA_USER}'; GRANT ALL ON *.* TO '{JAVA_USER}'@'127.0.0.1';"
-            f"CREATE USER '{GUARDED}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
-        )
 
     def come_back(self) -> None:
         """Start, or start again with what was committed."""
@@ -123,6 +130,7 @@ class MySQLServer(Lending):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=self._environment,
                 start_new_session=True,
                 **self._as_account(),
             )
@@ -156,6 +164,16 @@ class MySQLServer(Lending):
         self._guard.communicate(b"stopped\n")
         self._server.terminate()
         self._server.wait(60)
+
+    def die(self) -> None:
+        """End at once, without a word to anybody."""
+        self.signal(signal.SIGKILL)
+        assert self._server is not None
+        self._server.wait(60)
+
+    def signal(self, number: int) -> None:
+        assert self._server is not None
+        self._server.send_signal(number)
 
     def stop(self) -> None:
         if self._watching is not None:
