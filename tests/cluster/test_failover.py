@@ -21,17 +21,12 @@ from tests.cluster.daemons import PATIENT_TIMES, Fleet
 from tests.cluster.fencing import assert_as_if_one
 from tests.cluster.pairs import PAIRS
 from tests.crash.scene import PATIENCE, ended
-from tests.metastore.databases import MARKS, require_schema
+from tests.metastore.databases import on, require_schema
 from tests.metastore.entries import working
 from tests.metastore.servers import UnavailableError
 from tests.needs import missing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
-
-
-def on(product, *values):
-    """A test's parameters, with the mark of what the product needs."""
-    return pytest.param(product, *values, marks=MARKS["postgres" if product == "postgres" else "mariadb"])
 
 
 class PatientFleet(Fleet):

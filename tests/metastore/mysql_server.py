@@ -25,6 +25,7 @@ from pathlib import Path
 import pymysql
 from pymysql.constants import CLIENT
 
+from compactor.metastore.db.own_tables import OWN_TABLES
 from tests.metastore.servers import (
     COPY_PLUGIN,
     GUARDED,
@@ -199,7 +200,9 @@ class MySQLServer(Lending):
         return self.url(name)
 
     def _how_to_empty(self, name: str) -> str:
-        """The statements that bring every table of a database back to what its schema script left in it."""
+        """
+        The statements that bring every table of a database back to what its schema script left in it, and drop ours.
+        """
         statements = [
             "SET lock_wait_timeout = 20, innodb_lock_wait_timeout = 20, foreign_key_checks = 0, sql_mode = 'NO_AUTO_VALUE_ON_ZERO'"
         ]
@@ -214,6 +217,7 @@ class MySQLServer(Lending):
                 f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{name}' AND auto_increment IS NOT NULL"
             )
             statements += [f"ALTER TABLE `{table}` AUTO_INCREMENT = 1" for (table,) in cursor.fetchall()]
+        statements += [f"DROP TABLE IF EXISTS `{table.name}`" for table in OWN_TABLES]
         return ";\n".join(statements)
 
     def load(self, database: str, script: str) -> None:
