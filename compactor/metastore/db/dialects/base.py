@@ -41,6 +41,8 @@ class Dialect(ABC):
     """How those options of such an address begin that mean the same in ours; empty: none do."""
     example: ClassVar[str]
     """An address, for messages."""
+    several_servers: ClassVar[bool] = False
+    """Whether an address may name several, as options `host`, of which that one is used that takes writes."""
     embedded: ClassVar[bool] = False
     """Whether the database is a file that belongs to one process, without users and passwords."""
     grants_script: ClassVar[str] = ""

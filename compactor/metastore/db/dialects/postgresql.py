@@ -37,6 +37,7 @@ class PostgreSQL(Dialect):
     jdbc = ("postgresql",)
     jdbc_options = "ssl"
     example = "postgresql://hive@host:5432/metastore"
+    several_servers = True
     grants_script = "deploy/sql/grants-postgresql.sql"
     at_once = 20_000
     apart: ClassVar = {"isolation_level": "AUTOCOMMIT"}
