@@ -7,6 +7,7 @@ arrived at the second server before the first one answers.
 """
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -287,7 +288,8 @@ def _patient_about_priorities() -> Path:
     library = PROJECT / ".tools" / "galera-priorities.so"
     if library.is_file():
         return library
-    partial = library.with_suffix(".partial")
+    library.parent.mkdir(exist_ok=True)
+    partial = library.with_suffix(f".{os.getpid()}")
     try:
         subprocess.run(
             ["gcc", "-x", "c", "-shared", "-fPIC", "-o", str(partial), "-"], input=_PRIORITIES, text=True, check=True
