@@ -141,8 +141,7 @@ class Replica(Pair):
 
     def _start(self) -> None:
         self.first.start()
-        self.second.set_up()
-        self.second.come_back()
+        self.second.begin()
         self.second.sql(
             "mysql",
             f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {self.first.port}, master_user = '{USER}',"
@@ -236,8 +235,7 @@ class Galera(Pair):
 
     def _start(self) -> None:
         self.first.start()
-        self.second.set_up()
-        self.second.come_back()
+        self.second.begin()
         self.together()
 
     def together(self) -> None:

@@ -12,7 +12,6 @@ import itertools
 import os
 import pwd
 import shutil
-import signal
 import socket
 import subprocess
 import tarfile
@@ -78,8 +77,7 @@ class MySQLServer(Lending):
         self.port = 0
 
     def start(self) -> None:
-        self.set_up()
-        self.come_back()
+        self.begin()
         self.sql(
             "mysql",
             f"CREATE USER '{USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;"
@@ -87,8 +85,21 @@ class MySQLServer(Lending):
             f"CREATE USER '{GUARDED}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
         )
 
-    def set_up(self) -> None:
-        """Make its folder, and choose its port."""
+    def begin(self) -> None:
+        """Start without users, in a new folder; on another port where one was taken meanwhile."""
+        self._set_up()
+        for attempt in range(5):
+            self.port = free_port()
+            try:
+                self.come_back()
+            except UnavailableError:
+                self._end()
+                if attempt == 4:
+                    raise
+            else:
+                return
+
+    def _set_up(self) -> None:
         if os.geteuid() == 0:
             shutil.chown(self._home, self._account, pwd.getpwnam(self._account).pw_gid)
         done = subprocess.run(
@@ -103,7 +114,6 @@ class MySQLServer(Lending):
             raise UnavailableError(
                 f"{self.product} can't be set up: {' '.join((done.stdout + done.stderr).split())[-500:]}"
             )
-        self.port = free_port()
 
     def come_back(self) -> None:
         """Start, or start again with what was committed."""
@@ -161,16 +171,13 @@ class MySQLServer(Lending):
     def go_away(self) -> None:
         """Break off every connection, and let nobody in."""
         assert self._server is not None
-        assert self._guard is not None
-        self._guard.communicate(b"stopped\n")
+        self._leave_unguarded()
         self._server.terminate()
         self._server.wait(60)
 
     def die(self) -> None:
         """End at once, without a word to anybody."""
-        self.signal(signal.SIGKILL)
-        assert self._server is not None
-        self._server.wait(60)
+        self._end()
 
     def signal(self, number: int) -> None:
         assert self._server is not None
@@ -179,12 +186,19 @@ class MySQLServer(Lending):
     def stop(self) -> None:
         if self._watching is not None:
             self._watching.close()
-        if self._guard is not None:
-            self._guard.communicate(b"stopped\n")
+        self._end()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _end(self) -> None:
+        self._leave_unguarded()
         if self._server is not None:
             self._server.kill()
             self._server.wait(60)
-        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _leave_unguarded(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.communicate(b"stopped\n")
 
     def url(self, database: str, user: str = USER) -> str:
         return f"mysql://{user}@127.0.0.1:{self.port}/{database}"
