@@ -9,7 +9,7 @@ TESTS ?= tests
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench bench-hive lock proto clean
-.PHONY: pictures
+.PHONY: man pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ docs: ## build the pages as a site (build/docs); a dead link, a missing anchor o
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet --fresh-env \
 	  -c docs -d build/doctrees . build/docs
 	@echo "build/docs/docs/index.html"
+
+man: ## write the manual pages (docs/man) anew from the commands
+	@$(SETUP) run
+	@$(BIN)/python -m docs.man
 
 pictures: ## draw docs/images from a daemon at work beside Prometheus (a quarter of an hour; ARGS=draw: once more)
 	@$(SETUP) deploy

@@ -23,6 +23,7 @@ BARS = (
     "at_rest",
     "orc_joining",
     "parquet_joining",
+    "fixed_point",
 )
 LONG = ("beside_hive", "scale")
 

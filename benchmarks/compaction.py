@@ -3,11 +3,12 @@ Measures compactions in a process of its own, and prints the figures as JSON.
 
     python -m benchmarks.compaction copy FOLDER ROWS SHARE ROUNDS
         seconds of a major compaction with SHARE of the stripes hit, against cp and fsync
-    python -m benchmarks.compaction recode FOLDER ROWS ROUNDS
-        CPU of a major compaction with every stripe hit, against Arrow reading and writing
+    python -m benchmarks.compaction recode FOLDER ROWS ROUNDS CODEC EVERY
+        CPU of a major compaction with every stripe hit, against Arrow reading and writing; each EVERYth row is
+        deleted, and if EVERY is 0, one in each stripe
     python -m benchmarks.compaction digest FOLDER ROWS ROUNDS CONTENT
         CPU of the same with and without verifying values
-    python -m benchmarks.compaction once FOLDER FILE CORES
+    python -m benchmarks.compaction once FOLDER FILE CORES EVERY
         seconds of one major compaction of FILE with every stripe hit, and peak memory of a Python worker
 """
 
@@ -45,6 +46,11 @@ def hit(path: Path, share: float) -> list[int]:
     count = 0 if share == 0 else max(1, -(-len(starts) * share // 1))
     step = max(1, len(starts) // int(count)) if count else 1
     return [start + 1000 for start in starts[::step][: int(count)]]
+
+
+def deleted(path: Path, every: int) -> list[int]:
+    """Row ids of each so-many-th row; of one in each stripe if `every` is 0."""
+    return list(range(0, orc.ORCFile(path).nrows, every)) if every else hit(path, 1)
 
 
 def settle() -> None:
@@ -113,10 +119,10 @@ def arrow(source: Path, target: Path, row_ids: list[int], codec: str) -> float:
     return time.process_time() - begin
 
 
-def recode(folder: Path, rows: int, rounds: int, codec: str) -> dict[str, float]:
+def recode(folder: Path, rows: int, rounds: int, codec: str, every: int) -> dict[str, float]:
     source = folder / "source.orc"
     tables.write_raw(source, rows, 1, codec)
-    row_ids = hit(source, 1)
+    row_ids = deleted(source, every)
     with Lab(folder) as lab:
         lab.warm_up()
         numbers = iter(range(rounds))
@@ -128,7 +134,7 @@ def recode(folder: Path, rows: int, rounds: int, codec: str) -> dict[str, float]
             return meter.seconds
 
         peer, mine = alternate(lambda: arrow(source, folder / "copy", row_ids, codec), ours, rounds)
-    return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": len(row_ids)}
+    return {"peer": peer, "ours": mine, "bytes": source.stat().st_size, "stripes": len(stripe_starts(source))}
 
 
 def read(source: Path) -> float:
@@ -170,8 +176,8 @@ def digest(folder: Path, rows: int, rounds: int, content: tables.Content) -> dic
     }
 
 
-def once(folder: Path, source: Path, cores: int) -> dict[str, float]:
-    row_ids = hit(source, 1)
+def once(folder: Path, source: Path, cores: int, every: int) -> dict[str, float]:
+    row_ids = deleted(source, every)
     with Lab(folder, cores) as lab:
         lab.warm_up()
         table = lab.table("t", source, row_ids)
@@ -180,7 +186,6 @@ def once(folder: Path, source: Path, cores: int) -> dict[str, float]:
             "seconds": took,
             "peak": processes.python_workers_peak(os.getpid()),
             "bytes": source.stat().st_size,
-            "stripes": len(row_ids),
         }
 
 
@@ -192,11 +197,11 @@ def main() -> None:
             case "copy":
                 answer = copy(root, int(rest[0]), float(rest[1]), int(rest[2]))
             case "recode":
-                answer = recode(root, int(rest[0]), int(rest[1]), rest[2])
+                answer = recode(root, int(rest[0]), int(rest[1]), rest[2], int(rest[3]))
             case "digest":
                 answer = digest(root, int(rest[0]), int(rest[1]), getattr(tables, rest[2]))
             case "once":
-                answer = once(root, Path(rest[0]), int(rest[1]))
+                answer = once(root, Path(rest[0]), int(rest[1]), int(rest[2]))
             case _:
                 raise SystemExit(f"no measurement named {kind}")
     print(json.dumps(answer))

@@ -1,5 +1,5 @@
 """
-Joining ORC files of an insert-only table: 1.1 GB in stripes that are copied, against Arrow's reading and writing.
+Joining ORC files of an insert-only table: 2 GB in 64 files, in stripes that are copied, against Arrow's reading and writing.
 """
 
 import os
@@ -15,12 +15,12 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.joining import Piece, check, join
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 
-FILES, FILE_BYTES, TOGETHER = 16, 32 << 20, 8
+FILES, FILE_BYTES, TOGETHER = 64, 32 << 20, 8
 OPTIONS = {"compression": "zlib", "compression_block_size": 256 << 10, "dictionary_key_size_threshold": 0.8}
 
 
 def make(folder: Path) -> None:
-    """One file of about 32 MB by Arrow, in stripes of 8 to 32 MB, under 16 names."""
+    """One file of about 32 MB by Arrow, in stripes of 8 to 32 MB, under 64 names."""
     first, names = folder / "000000_0", [name for name, _ in tables.ORDINARY.columns]
     with arrow_orc.ORCWriter(str(first), stripe_size=64 << 20, **OPTIONS) as writer:
         for batch in tables.batches(1 << 22, 1, content=tables.ORDINARY):
@@ -31,12 +31,13 @@ def make(folder: Path) -> None:
         os.link(first, folder / f"{number:06}_0")
 
 
-def joined(paths: list[Path], target: Path) -> None:
-    """Join some files as the compactor does, and check the result."""
+def joined(paths: list[Path], target: Path, *, recode: bool = False) -> None:
+    """Join some files as the compactor does, by copying stripes or encoding them anew, and check the result."""
     readers = [LocalReader(str(path)) for path in paths]
     tails = [read_tail(reader) for reader in readers]
     pieces = [
-        Piece(reader, tail, tuple(range(len(tail.stripes))), False) for reader, tail in zip(readers, tails, strict=True)
+        Piece(reader, tail, tuple(range(len(tail.stripes))), recode)
+        for reader, tail in zip(readers, tails, strict=True)
     ]
     with LocalWriter(str(target)) as sink:
         made = join(pieces, sink, stripe_bytes=64 << 20, digests=True)

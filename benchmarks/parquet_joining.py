@@ -73,16 +73,16 @@ def make_large(folder: Path) -> None:
         groups = max(1, (32 << 20) // wanted)
         with parquet.ParquetWriter(folder / f"{number:06}_0", one.schema) as writer:
             for _ in range(groups):
-                repeats = max(1, round(wanted / size / rows))
+                repeats = max(1, round(1.25 * wanted / size / rows))  # dictionaries are there once
                 writer.write_table(pa.concat_tables([one] * repeats), row_group_size=1 << 30)
 
 
-def make_small(folder: Path) -> None:
-    """10,000 files of about 50 KB, each with a row group of its own."""
+def make_small(folder: Path, count: int = SMALL) -> None:
+    """Files of about 50 KB, each with a row group of its own."""
     rows = 500
     while len(_bytes(table(rows, 0))) < SMALL_BYTES:
         rows += 50
-    for number in range(SMALL):
+    for number in range(count):
         parquet.write_table(table(rows, number), folder / f"{number:06}_0")
 
 

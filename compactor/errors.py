@@ -4,6 +4,7 @@ Every error the compactor raises on purpose.
     CompactorError                      exit 1
      ├── UsageError                     exit 2   the command line or a setting is wrong
      │    └── SettingsError                      names the key, the file and what is allowed
+     ├── NothingFitsError               exit 3   a pattern on the command line fits no table or partition
      ├── RefusedError                   exit 4   final: doing it would risk data, or makes no sense; carries a Reason
      │    ├── CorruptFileError                   a file can't be read, or contradicts its name or metadata
      │    └── VerificationError                  the written output differs from the inputs; nothing was published
@@ -39,6 +40,12 @@ class UsageError(CompactorError):
 
 class SettingsError(UsageError):
     """A setting is unknown, of the wrong type, or contradicts another."""
+
+
+class NothingFitsError(CompactorError):
+    """A pattern on the command line fits no table or partition: there is nothing to do."""
+
+    exit_code = 3
 
 
 class RefusedError(CompactorError):

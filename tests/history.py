@@ -67,6 +67,7 @@ class History:
 
     layout: LayoutVersion
     lengths: Sequence[int] = (1 << 20,)
+    insert_only: bool = False
     originals: int = 0
     directories: dict[str, Content] = field(default_factory=dict)
     write_ids: dict[int, int] = field(default_factory=dict)
@@ -220,10 +221,10 @@ class History:
         if (
             kind is CompactionKind.MINOR
             and self.layout is LayoutVersion.HIVE_3
-            and len({d.acid.kind for d in deltas}) > 1
+            and (self.insert_only or len({d.acid.kind for d in deltas}) > 1)
         ):
             kind = CompactionKind.MAJOR
-        if not enough(state, kind, insert_only=False):
+        if not enough(state, kind, insert_only=self.insert_only):
             return False
         assert overlap(state.base, deltas) is None
         if same_range(state, kind, deltas) is not None:

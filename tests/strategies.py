@@ -19,6 +19,8 @@ from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
 from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.control.windows import DAY, Once, Recurring, Window
+from compactor.metastore.compaction_queue.urgency import URGENCY
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.planning.document import (
     Action,
     BucketPlan,
@@ -125,19 +127,19 @@ def _where(fates: Sequence[str], wanted: str) -> tuple[int, ...]:
 # ---- acid: lives of a partition
 
 
-def histories(layout: LayoutVersion, *, steps: int = 14, watched: bool = True) -> SearchStrategy[History]:
+def histories(
+    layout: LayoutVersion, *, steps: int = 14, watched: bool = True, insert_only: bool = False
+) -> SearchStrategy[History]:
     """
     Partitions after some steps; watched ones have a reader start after each step, and check every reader that still
-    reads.
+    reads. In those of insert-only tables nothing is deleted.
     """
     sizes = st.lists(lengths(), min_size=1, max_size=6)
     return st.builds(
         _lived,
-        st.just(layout),
+        st.builds(History, st.just(layout), sizes, st.just(insert_only), st.integers(0, 3)),
         st.just(watched),
-        sizes,
-        st.integers(0, 3),
-        st.lists(_steps(), min_size=steps // 2, max_size=steps),
+        st.lists(_steps(insert_only=insert_only), min_size=steps // 2, max_size=steps),
     )
 
 
@@ -157,10 +159,7 @@ def thresholds() -> SearchStrategy[Thresholds]:
     )
 
 
-def _lived(
-    layout: LayoutVersion, watched: bool, sizes: list[int], originals: int, steps: list[Callable[[History], object]]
-) -> History:
-    history = History(layout, sizes, originals)
+def _lived(history: History, watched: bool, steps: list[Callable[[History], object]]) -> History:
     for step in steps:
         step(history)
         if watched:
@@ -169,24 +168,27 @@ def _lived(
     return history
 
 
-def _steps() -> SearchStrategy[Callable[[History], object]]:
+def _steps(*, insert_only: bool) -> SearchStrategy[Callable[[History], object]]:
     """One step of a partition's life; committing is the most frequent end."""
     fate = st.sampled_from("ccccccao")
     rows = st.integers(0, 3)
     picks = st.lists(st.integers(0, 50), max_size=3)
     kind = st.sampled_from([CompactionKind.MAJOR, CompactionKind.MINOR, CompactionKind.MINOR])
-    return st.one_of(
-        st.builds(lambda n, f: lambda h: h.insert(n, f), rows, fate),
+    of_full_acid = [
         st.builds(lambda p, f: lambda h: h.update(p, f), picks, fate),
         st.builds(lambda p, f: lambda h: h.delete(p, f), picks, fate),
         st.builds(lambda n, p, f: lambda h: h.several_statements(n, p, f), rows, picks, fate),
         st.builds(lambda f, n: lambda h: h.stream(f, n), st.lists(fate, min_size=1, max_size=4), rows),
+        st.builds(lambda f: lambda h: h.merge(f), st.sampled_from("ccca")),
+    ]
+    return st.one_of(
+        st.builds(lambda n, f: lambda h: h.insert(n, f), rows, fate),
+        *(of_full_acid if not insert_only else ()),
         st.builds(lambda n, f: lambda h: h.overwrite(n, f), rows, fate),
         st.builds(lambda w, f: lambda h: h.settle(w, f), st.integers(0, 9), st.sampled_from("cca")),
         st.builds(lambda w, f: lambda h: h.settle(w, f), st.integers(0, 9), st.sampled_from("cca")),
         st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
         st.builds(lambda k, f: lambda h: h.compact(k, f), kind, fate),
-        st.builds(lambda f: lambda h: h.merge(f), st.sampled_from("ccca")),
         st.builds(lambda f: lambda h: h.settle_compaction(f), st.sampled_from("cca")),
         st.just(lambda h: h.clean()),
     )
@@ -457,6 +459,15 @@ def assembled(draw: Any) -> tuple[dict[str, bytes], list[bytes | tuple[str, int,
             name, offset = draw(st.sampled_from("ab")), draw(st.sampled_from((0, 3, 17, 100)))
         pieces.append((name, offset, draw(st.integers(0, max(0, len(sources[name]) - offset)))))
     return sources, pieces
+
+
+# ---- cli: partitions as users name them
+
+
+def partition_values() -> SearchStrategy[dict[str, str]]:
+    """Partition keys with values that no pattern gives a meaning to, in the table's order."""
+    texts = st.text("ab01-/=%: ü", min_size=1, max_size=4)
+    return st.dictionaries(st.sampled_from(["dt", "hour", "region", "path"]), texts, min_size=1, max_size=4)
 
 
 # ---- control: zones, moments, windows
@@ -813,3 +824,33 @@ def parquet_options() -> SearchStrategy[dict[str, Any]]:
 def small_lives() -> SearchStrategy[list[str]]:
     """What happens to a small table before it is compacted: a word for each transaction."""
     return st.lists(st.sampled_from(["insert", "insert", "delete", "aborted", "overwrite"]), min_size=2, max_size=7)
+
+
+# ---- metastore: what waits in the queue, and how urgent it is
+
+
+@st.composite
+def queues(draw: Any) -> list[QueueEntry]:
+    """
+    Waiting entries by id, as Hive, persons and the Initiator queue them, with times that go on and ids that leave gaps;
+    some of a pool, some with a property that isn't ours to write.
+    """
+    steps = st.tuples(st.integers(1, 70), st.sampled_from((0, 1, 59_999, 60_000, 3_600_000, 7 * 3_600_000, 86_400_000)))
+    number, moment, entries = 0, 4_102_444_800_000, []
+    for step, passed in draw(st.lists(steps, min_size=1, max_size=25)):
+        number, moment = number + step, moment + passed
+        urgency = draw(st.sampled_from((None, None, "0", "1", "2", "3", "4", "9", "-1", "1.5", "44", "")))
+        properties = {"orc.compress": "ZSTD"} if draw(st.booleans()) else {}
+        entries.append(
+            QueueEntry(
+                number,
+                Entity(draw(st.sampled_from("ab")), "t", f"p={number}"),
+                CompactionKind.MAJOR,
+                QueueState.INITIATED,
+                enqueue_ms=moment,
+                pool=draw(st.sampled_from((None, None, "night"))),
+                properties=properties if urgency is None else properties | {URGENCY: urgency},
+                initiator_id=draw(st.sampled_from((None, "edge1-manual", "edge1-compactor-initiator", "manual-1"))),
+            )
+        )
+    return entries

@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 from compactor.cli import completing, units
-from compactor.cli.lookup import find_table
+from compactor.cli.naming.lookup import find_table
+from compactor.cli.naming.target import Target, did_you_mean
 from compactor.cli.output import OutputColumn, Record
 from compactor.cli.session import Session, quiet_log
-from compactor.cli.target import Target, did_you_mean
 from compactor.control import Control, Denial, Drain, Judge, Pause, Scope, Subject
 from compactor.control.configured import zone_of
 from compactor.control.judge import Situation

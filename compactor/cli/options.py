@@ -9,6 +9,7 @@ import click
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing
 from compactor.errors import UsageError
+from compactor.metastore.compaction_queue.urgency import MOST, URGENCIES, URGENCY
 
 Decorated = Callable[..., Any]
 POLL_SECONDS = 0.5
@@ -22,6 +23,8 @@ def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
             raise click.BadParameter(f"{value!r} is not KEY=VALUE")
         if found.setdefault(key.strip(), text) != text:
             raise click.BadParameter(f"{key.strip()} is given twice, as {found[key.strip()]!r} and as {text!r}")
+    if (urgency := found.get(URGENCY)) is not None and urgency not in URGENCIES:
+        raise click.BadParameter(f"{URGENCY} is {urgency!r}, not 0 to {MOST}")
     return found
 
 
@@ -42,7 +45,7 @@ target_options = _together(
         "--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are."
     ),
 )
-"""Adds `target` and `partition`, for `compactor.cli.target.parse_target`."""
+"""Adds `target` and `partition`, for `compactor.cli.naming.target.parse_target`."""
 
 request_options = _together(
     target_options,

@@ -17,10 +17,11 @@ from typing import Literal
 import click
 import yaml
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 Record = Mapping[str, object]
 
@@ -50,6 +51,7 @@ class OutputColumn:
         people, programs: whether the column is in tables, and in TSV.
         less: columns with the highest number are left out first where a terminal is too narrow; 0: never.
         whole: makes the text of a table's cell from the whole record; None: `show` does.
+        folds: long texts are folded, down to so many characters, before other columns are left out; 0: only after that.
     """
 
     key: str
@@ -60,6 +62,7 @@ class OutputColumn:
     programs: bool = True
     less: int = 0
     whole: Callable[[Record], str] | None = None
+    folds: int = 0
 
     def text(self, record: Record) -> str:
         """The text of a table's cell; empty for a missing value."""
@@ -107,6 +110,10 @@ class Output(ABC):
         """Write a one-line message to stderr."""
         click.echo(sentence, err=True)
 
+    def separate(self, moment: str) -> None:
+        """Begin the picture of this moment, where pictures of one thing follow each other and stdout is no terminal."""
+        self.say(moment)
+
     @contextmanager
     def busy(self, sentence: str) -> Iterator[Callable[[str], None]]:
         """Show that the command is at work: a spinner on a terminal, else one line per change of the sentence."""
@@ -137,27 +144,20 @@ class TableOutput(Output):
     Columns that matter less are left out where the terminal is too narrow for all.
     """
 
+    def separate(self, moment: str) -> None:
+        click.echo(moment)
+
     def _columns(self, view: View) -> Sequence[OutputColumn]:
-        console = _console()
-        if not console.is_terminal:
-            return view.columns
-        kept = [column for column in view.columns if column.people]
-        while (least := max(kept, key=lambda column: column.less)).less and (
-            Measurement.get(console, console.options.update(width=WIDEST), table(kept, view.records)).maximum
-            > console.width
-        ):
-            kept.remove(least)
-        return kept
+        return fitting(view.columns, view.records)
 
     def _write(self, view: View) -> None:
         if view.picture is not None:
             draw(view.picture())
         elif view.records:
             columns = self._columns(view)
-            draw(table(columns, view.records))
-            left = [one.title for one in _filled(view.columns, view.records) if one not in columns]
-            if left:
-                self.say(f"left out for want of room: {', '.join(left)}; -o wide shows all")
+            draw(_folded(columns, view.records))
+            if left := _left_out(view.columns, columns, view.records):
+                self.say(f"{left}; -o wide shows all")
         if view.footer:
             self.say(view.footer)
 
@@ -178,6 +178,9 @@ class JsonOutput(Output):
 
 class YamlOutput(Output):
     """One YAML document."""
+
+    def separate(self, moment: str) -> None:
+        click.echo(f"--- # {moment}")
 
     def _write(self, view: View) -> None:
         plain = json.loads(json.dumps(view.value(), default=str))
@@ -211,20 +214,73 @@ def output_for(name: Format | Literal["table", "wide", "json", "yaml", "tsv"]) -
     return OUTPUTS[Format(name)]()
 
 
-def table(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
+def table(columns: Sequence[OutputColumn], records: Sequence[Record], *, spare: int | None = None) -> Table:
     """
     A plain table: bold heading, no frame, no empty columns. When it is too wide for the terminal, text is folded and
     right-aligned columns stay whole.
+
+    Args:
+        spare: characters that a column may be wider than what it may be folded to; None: any number.
     """
     shown = _filled(columns, records)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for column in shown:
         drawn.add_column(
-            column.title, justify="right" if column.right else "left", overflow="fold", no_wrap=column.right
+            column.title,
+            justify="right" if column.right else "left",
+            overflow="fold",
+            no_wrap=column.right,
+            max_width=column.folds + spare if spare is not None and column.folds else None,
         )
     for record in records:
         drawn.add_row(*(column.text(record) for column in shown))
     return drawn
+
+
+def part_of_picture(columns: Sequence[OutputColumn], records: Sequence[Record]) -> RenderableType:
+    """A table with the columns that fit the terminal; one line below it names the others."""
+    kept = fitting(columns, records)
+    drawn = _folded(kept, records)
+    left = _left_out(columns, kept, records)
+    return Group(drawn, Text(f"{left}; a wider terminal shows them", style="dim")) if left else drawn
+
+
+def fitting(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Sequence[OutputColumn]:
+    """The columns that fit the terminal, those that matter most; all where stdout is no terminal."""
+    console = _console()
+    if not console.is_terminal:
+        return columns
+    kept = [column for column in columns if column.people]
+    while (least := max(kept, key=lambda column: column.less)).less and (
+        _width(table(kept, records, spare=0)) > console.width
+    ):
+        kept.remove(least)
+    return kept
+
+
+def _left_out(columns: Sequence[OutputColumn], kept: Sequence[OutputColumn], records: Sequence[Record]) -> str:
+    left = [column.title for column in _filled(columns, records) if column not in kept]
+    return f"left out for want of room: {', '.join(left)}" if left else ""
+
+
+def _folded(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
+    """The table; where the terminal is too narrow for it, columns that may be folded take the room that others leave."""
+    whole = table(columns, records)
+    folding = sum(column.folds > 0 for column in _filled(columns, records))
+    room = _console().width - _width(table(columns, records, spare=0))
+    return whole if fits_terminal(whole) or not folding or room < 0 else table(columns, records, spare=room // folding)
+
+
+def fits_terminal(drawn: RenderableType) -> bool:
+    """Whether all of it is seen without folding; always where stdout is no terminal."""
+    console = _console()
+    return not console.is_terminal or _width(drawn) <= console.width
+
+
+def _width(drawn: RenderableType) -> int:
+    """In characters, when nothing is folded to fit."""
+    console = _console()
+    return Measurement.get(console, console.options.update(width=WIDEST), drawn).maximum
 
 
 def _filled(columns: Sequence[OutputColumn], records: Sequence[Record]) -> list[OutputColumn]:

@@ -17,73 +17,85 @@ from typing import Any, NoReturn
 import click
 
 from compactor import __version__
+from compactor.cli.naming.target import did_you_mean
 from compactor.cli.session import GLOBAL_OPTIONS, Code
-from compactor.cli.target import did_you_mean
-from compactor.errors import CompactorError, UsageError
+from compactor.errors import CompactorError, NothingFitsError, UsageError
 from compactor.words import one_line
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("compactor.cli.commands.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
-    "enqueue": ("compactor.cli.commands.enqueue:enqueue", "Ask for a table or partition to be compacted, or for many."),
-    "queue": ("compactor.cli.commands.queue:queue", "Show what is waiting, being worked on, or ready for cleaning."),
+    "enqueue": (
+        "compactor.cli.commands.queueing.enqueue:enqueue",
+        "Ask for a table or partition to be compacted, or for many.",
+    ),
+    "queue": (
+        "compactor.cli.commands.queueing.queue:queue",
+        "Show what is waiting, being worked on, or ready for cleaning.",
+    ),
     "why": (
-        "compactor.cli.commands.why:why",
+        "compactor.cli.commands.looking.why:why",
         "Show what keeps replaced files from being removed, and entries from being compacted, over all tables.",
     ),
-    "history": ("compactor.cli.commands.queue:history", "Show finished, failed and refused compactions."),
+    "history": ("compactor.cli.commands.queueing.queue:history", "Show finished, failed and refused compactions."),
     "cancel": (
-        "compactor.cli.commands.cancel:cancel",
+        "compactor.cli.commands.queueing.cancel:cancel",
         "Take compactions out of the queue, or ask the workers on them to stop.",
     ),
     "retry": (
-        "compactor.cli.commands.retry:retry",
+        "compactor.cli.commands.queueing.retry:retry",
         "Ask again for a compaction that failed, was refused or aborted.",
     ),
     "pause": (
-        "compactor.cli.commands.pause:pause",
+        "compactor.cli.commands.control.pause:pause",
         "Keep compactions from beginning: all, a pool's, a database's, or of some tables.",
     ),
-    "resume": ("compactor.cli.commands.resume:resume", "Let what was paused go on."),
-    "pauses": ("compactor.cli.commands.pause:pauses", "Show what is paused, and which hosts are drained."),
-    "drain": ("compactor.cli.commands.drain:drain", "Let a host's workers finish and claim nothing more."),
+    "resume": ("compactor.cli.commands.control.resume:resume", "Let what was paused go on."),
+    "pauses": ("compactor.cli.commands.control.pause:pauses", "Show what is paused, and which hosts are drained."),
+    "drain": ("compactor.cli.commands.control.drain:drain", "Let a host's workers finish and claim nothing more."),
     "members": (
-        "compactor.cli.commands.members:members",
+        "compactor.cli.commands.control.members:members",
         "Show the running daemons, the leader of each role, and what each daemon does.",
     ),
-    "plan": ("compactor.cli.commands.plan:plan", "Show what a compaction would do, and its cost; changes nothing."),
+    "plan": (
+        "compactor.cli.commands.looking.plan:plan",
+        "Show what a compaction would do, and its cost; changes nothing.",
+    ),
     "verify": (
-        "compactor.cli.commands.verify:verify",
+        "compactor.cli.commands.looking.verify:verify",
         "Read a partition wholly, and prove by digests what compaction made of it.",
     ),
     "restore": (
-        "compactor.cli.commands.restore:restore",
+        "compactor.cli.commands.leftovers.restore:restore",
         "Show what the Cleaner keeps in quarantine, and undo a compaction from it.",
     ),
     "orphans": (
-        "compactor.cli.commands.orphans:orphans",
+        "compactor.cli.commands.leftovers.orphans:orphans",
         "Show what attempts and statements that are over have left behind, and remove what is proven.",
     ),
     "explain": (
-        "compactor.cli.commands.explain:explain",
+        "compactor.cli.commands.looking.explain:explain",
         "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
     ),
     "report": (
-        "compactor.cli.commands.report:report",
+        "compactor.cli.commands.looking.report:report",
         "Show what is late, what it costs readers, and what stands in the way, over all tables.",
     ),
-    "simulate": ("compactor.cli.commands.simulate:simulate", "Show what other thresholds would queue now."),
-    "archive": ("compactor.cli.commands.archive:archive", "Build the Python environment archive for Spark executors."),
+    "simulate": ("compactor.cli.commands.looking.simulate:simulate", "Show what other thresholds would queue now."),
+    "archive": (
+        "compactor.cli.commands.setup.archive:archive",
+        "Build the Python environment archive for Spark executors.",
+    ),
     "init": (
-        "compactor.cli.commands.init:init",
+        "compactor.cli.commands.setup.init:init",
         "Write a settings file from Hive's own configuration, in which each value says where it is from.",
     ),
     "doctor": (
-        "compactor.cli.commands.doctor:doctor",
+        "compactor.cli.commands.setup.doctor:doctor",
         "Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.",
     ),
-    "config": ("compactor.cli.commands.config:config", "Check or show the settings."),
+    "config": ("compactor.cli.commands.setup.config:config", "Check or show the settings."),
     "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
-    "completion": ("compactor.cli.commands.completion:completion", "Print the shell's completion script."),
+    "completion": ("compactor.cli.commands.setup.completion:completion", "Print the shell's completion script."),
 }
 
 
@@ -95,7 +107,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, list(COMMANDS))}")
+            known = [*COMMANDS, *(name for option in self.get_params(ctx) for name in option.opts)]
+            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, known)}")
         module, attribute = COMMANDS[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
@@ -165,9 +178,12 @@ def _line(error: BaseException) -> tuple[str, int]:
         return "interrupted", Code.INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "compactor"
-        return f"error: {one_line(error.format_message())} (see `{command} --help`)", error.exit_code
+        said = error.format_message().replace("integer range", "whole number").replace("float range", "number")
+        return f"error: {one_line(said)} (see `{command} --help`)", error.exit_code
     if isinstance(error, click.ClickException):
         return f"error: {one_line(error.format_message())}", error.exit_code
+    if isinstance(error, NothingFitsError):
+        return one_line(error), error.exit_code
     if isinstance(error, CompactorError):
         return f"error: {one_line(error)}", error.exit_code
     if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):

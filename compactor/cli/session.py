@@ -196,6 +196,22 @@ GLOBAL_OPTIONS = (
 class Command(click.Command):
     """A command that takes the global options too, so that they may stand before or after its name."""
 
+    allow_extra_args = True  # `parse_args` refuses them with a hint
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            names = {parameter.name for parameter in self.params}
+            hint = (
+                "; name one table, DATABASE.TABLE/PARTITION, or a pattern in quotes"
+                if names & {"target", "what"}
+                else "; name tables by --table"
+                if "table" in names
+                else ""
+            )
+            ctx.fail(f"{' '.join(ctx.args)!r} is too much{hint}")
+        return ctx.args
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)
         return [*own, *GLOBAL_OPTIONS, help_option]

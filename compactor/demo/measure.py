@@ -9,9 +9,9 @@ from pathlib import Path
 
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.cli.drawing import DirectoryStanding, Item, Totals, items_of, read_totals
-from compactor.cli.inspection import CatalogMoment, look
-from compactor.cli.lookup import Found
+from compactor.cli.naming.lookup import Found
+from compactor.cli.views.drawing import DirectoryStanding, Item, Totals, items_of, read_totals
+from compactor.cli.views.inspection import CatalogMoment, look
 from compactor.demo.reading import Fingerprint, fingerprint
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.db.database import Database

@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from compactor.cli import drawing
+from compactor.cli.views import drawing
 from compactor.demo.measure import Measured
 from compactor.words import plural
 

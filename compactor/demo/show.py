@@ -22,10 +22,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from compactor.cli import drawing, units
-from compactor.cli.inspection import candidates, judge, look
+from compactor.cli import units
 from compactor.cli.output import Format, OutputColumn, Record, View, draw
 from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views import drawing
+from compactor.cli.views.inspection import candidates, judge, look
 from compactor.demo.measure import Measured, MeasuredPlace, measure, places
 from compactor.demo.picture import save_picture
 from compactor.demo.process import DaemonProcess, run_command

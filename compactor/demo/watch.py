@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from compactor.cli.drawing import Totals, read_totals
+from compactor.cli.views.drawing import Totals, read_totals
 from compactor.demo.measure import MeasuredPlace, contents
 from compactor.errors import CompactorError
 from compactor.metastore.clean.ready import Cleaning

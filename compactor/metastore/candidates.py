@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, case, exists, func, not_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, not_, or_, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.compaction_queue.rows import read_history
@@ -170,9 +170,8 @@ class Initiating:
         if before is not None:
             written = [table for table, number in following.items() if before.get(table) != (number, frozenset())]
             if len(written) <= _FEW:  # by its index: the table is large where an old transaction holds up its purge
-                named = tuple_(mapped.t2w_database, mapped.t2w_table)
                 queries = [
-                    query.where(named.in_([(table.database, table.table) for table in batch]))
+                    query.where(self._named(mapped.t2w_database, mapped.t2w_table, batch))
                     for batch in batches(written, _CONDITIONS)
                 ]
         writing: dict[Entity, set[int]] = {}
@@ -205,12 +204,15 @@ class Initiating:
         plain = and_(dbs.ctlg_name == DEFAULT_CATALOG, not_(exists().where(keys.tbl_id == tbls.tbl_id)))
         query = select(dbs.name, tbls.tbl_name).select_from(origin).where(plain)
         for batch in batches(others, _CONDITIONS):
-            for database, table in connection.execute(
-                query.where(tuple_(dbs.name, tbls.tbl_name).in_([(one.database, one.table) for one in batch]))
-            ):
+            for database, table in connection.execute(query.where(self._named(dbs.name, tbls.tbl_name, batch))):
                 entity = Entity(database, table)
                 newer[entity] = Candidate(entity, newest_write_id=ended[entity])
         return newer
+
+    def _named(
+        self, database: ColumnElement[str], table: ColumnElement[str], names: Iterable[Entity]
+    ) -> ColumnElement[bool]:
+        return self._database.dialect.among_pairs(database, table, [(one.database, one.table) for one in names])
 
     def _committed(self, connection: Connection, first: int | None, also: set[Entity]) -> dict[Entity, Candidate]:
         completed = self._schema.completed_txn_components
@@ -365,8 +367,9 @@ class Initiating:
             .where(dbs.ctlg_name == DEFAULT_CATALOG)
         )
         for batch in batches(doubtful, _CONDITIONS):
-            named = tuple_(dbs.name, tbls.tbl_name).in_([(table.database, table.table) for table in batch])
-            for rows in connection.execute(query.where(named)).partitions(_FETCHED):
+            for rows in connection.execute(query.where(self._named(dbs.name, tbls.tbl_name, batch))).partitions(
+                _FETCHED
+            ):
                 for database, table, partition in rows:
                     for candidate in doubtful[Entity(database, table)].get(folded(partition), ()):
                         entity = Entity(database, table, partition)

@@ -17,7 +17,6 @@ from sqlalchemy import (
     bindparam,
     func,
     select,
-    tuple_,
 )
 
 from compactor.metastore.db.database import Database
@@ -219,18 +218,38 @@ class Catalog:
 
     def table_names(self, database: str, *, transactional: bool = True) -> list[str]:
         """Names of a database's tables; only transactional ones unless `transactional` is False."""
-        dbs, tbls, parameters = self._schema.dbs.c, self._schema.tbls.c, self._schema.table_params.c
+        dbs, tbls = self._schema.dbs.c, self._schema.tbls.c
         query = (
             select(tbls.tbl_name)
             .join(self._schema.dbs, tbls.db_id == dbs.db_id)
             .where(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == database.lower())
         )
         if transactional:
-            flag = select(parameters.tbl_id).where(
-                parameters.param_key == "transactional", func.lower(parameters.param_value) == "true"
-            )
-            query = query.where(tbls.tbl_id.in_(flag))
+            query = query.where(tbls.tbl_id.in_(self._transactional()))
         return self._database.glance(lambda connection: list(connection.scalars(query.order_by(tbls.tbl_name))))
+
+    def any_table_like(self, database: str, table: str) -> bool:
+        """Whether there is a transactional table whose names, in lower case, fit these two patterns of `*` and `?`."""
+        dbs, tbls = self._schema.dbs.c, self._schema.tbls.c
+        query = (
+            select(tbls.tbl_id)
+            .join(self._schema.dbs, tbls.db_id == dbs.db_id)
+            .where(
+                dbs.ctlg_name == DEFAULT_CATALOG,
+                dbs.name.like(_like(database), escape="!"),
+                tbls.tbl_name.like(_like(table), escape="!"),
+                tbls.tbl_id.in_(self._transactional()),
+            )
+            .limit(1)
+        )
+        return self._database.glance(lambda connection: connection.scalar(query)) is not None
+
+    def _transactional(self) -> Select[Any]:
+        parameters = self._schema.table_params.c
+        # a product may know LIKE, but no =, of its long texts
+        return select(parameters.tbl_id).where(
+            parameters.param_key == "transactional", func.lower(parameters.param_value).like("true")
+        )
 
     def partition_names(self, table: TableFacts, limit: int | None = None) -> list[str]:
         """Hive's names of a table's partitions."""
@@ -392,7 +411,7 @@ class Catalog:
             for batch in self._batches(names):
                 yield and_(tbl_id == table, self._among(part_name, batch))
         for batch_of_pairs in batches(pairs, 500):
-            yield tuple_(tbl_id, part_name).in_(batch_of_pairs)
+            yield self._database.dialect.among_pairs(tbl_id, part_name, batch_of_pairs)
 
     def _batches(self, values: Iterable[T]) -> Iterator[list[T]]:
         return batches(values, self._database.dialect.at_once)
@@ -403,3 +422,8 @@ class Catalog:
 
 def _columns(pairs: Iterable[Pair]) -> tuple[Column, ...]:
     return tuple(Column(name, kind or "") for name, kind in pairs)
+
+
+def _like(pattern: str) -> str:
+    """A pattern of `*` and `?` as LIKE wants it, with `!` before what LIKE would take for its own."""
+    return "".join({"*": "%", "?": "_"}.get(char, f"!{char}" if char in "%_!" else char) for char in pattern)

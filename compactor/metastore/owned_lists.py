@@ -56,7 +56,7 @@ class OwnedLists:
                 literal(number),
                 table.c[owner],
                 pair[0],
-                pair[1] if pair[1:] else null(),
+                dialect.long_text(pair[1] if pair[1:] else null()),
                 position.label("position"),
             )
             query: Select[Any] = select(*columns).where(dialect.among(table.c[owner], f"owners_{number}"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from compactor.handles import RandomReader, Sink
 from compactor.parquet.assembly import Assembly
 from compactor.parquet.footer import Footer
-from compactor.parquet.recoding import Recoder
+from compactor.parquet.recoding import FULL_STORED, Recoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,18 @@ class Joined:
     row_groups: int
 
 
-def join(pieces: Sequence[Piece], sink: Sink, progress: Callable[[int], None] | None = None) -> Joined:
+def join(
+    pieces: Sequence[Piece],
+    sink: Sink,
+    *,
+    full_stored: int = FULL_STORED,
+    progress: Callable[[int], None] | None = None,
+) -> Joined:
     """
     Write the row groups of all pieces, in their order, as one file.
 
     Args:
+        full_stored: stored bytes of the sources that make a full row group; at most `FULL_STORED`.
         progress: called now and then with the number of stored bytes of the sources that were treated since.
 
     Raises:
@@ -61,7 +68,7 @@ def join(pieces: Sequence[Piece], sink: Sink, progress: Callable[[int], None] | 
     _check(pieces)
     report = progress or (lambda _: None)
     assembly = Assembly(sink, pieces[0].footer)
-    recoder = Recoder(assembly, sink, report)
+    recoder = Recoder(assembly, sink, min(FULL_STORED, full_stored), report)
     total = 0
     for piece in pieces:
         for index in piece.row_groups:

@@ -39,13 +39,15 @@ class Recoder:
 
     Args:
         assembly: the file that is being made, on `sink`.
+        full_stored: stored bytes of the sources that make a full row group.
         done: told the stored bytes of each source row group that is in the file.
     """
 
-    def __init__(self, assembly: Assembly, sink: Sink, done: Callable[[int], None]) -> None:
+    def __init__(self, assembly: Assembly, sink: Sink, full_stored: int, done: Callable[[int], None]) -> None:
         self.recoded = 0
         self._assembly = assembly
         self._sink = sink
+        self._full_stored = full_stored
         self._done = done
         self._begin_group()
         self._begin_batch()
@@ -76,7 +78,7 @@ class Recoder:
                 self._decode()
             if self._sources and (
                 self._decoded + self._batch_bound + bound > FULL_DECODED
-                or self._stored + group.bytes > FULL_STORED
+                or self._stored + group.bytes > self._full_stored
                 or self._rows + group.rows > _MOST_ROWS
             ):
                 self.flush()

@@ -3,7 +3,8 @@ How the output is written: codec, rows per index entry, block size, stripe size,
 
 Pure. The request's property wins, then the table's, then codec and rows per index entry of the largest input (so that
 its stripes can be copied), then ZLIB and 10,000.
-Source: Hive's OrcConf (orc.compress …); HIVE-21397 for Bloom filter columns.
+Source: Hive's OrcConf (orc.compress …); HIVE-21397 for Bloom filter columns; parquet-mr's ParquetOutputFormat
+(parquet.block.size).
 """
 
 import math
@@ -13,6 +14,7 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.errors import RefusedError
 from compactor.planning.document import FormatSpec
 from compactor.planning.facts import FileFacts, TableSpec
+from compactor.planning.insert_only.formats import PARQUET
 from compactor.reasons import Reason
 
 CODECS = {
@@ -25,6 +27,8 @@ BLOCK_STEP = 1 << 16
 """The C++ writer's memory block: the writer takes only multiples of it as compression block size."""
 LARGEST_BLOCK = 1 << 22
 SMALLEST_STRIPE, LARGEST_STRIPE = 1 << 20, 1 << 30
+ROW_GROUP = 128 << 20
+"""Bytes of a row group as parquet-mr makes it, and the most that is made of small ones."""
 
 
 def choose_format(
@@ -76,12 +80,39 @@ def choose_format(
         codec=codec.lower() if codec else model.codec if model else "zlib",
         block_size=_block(_number(spec, "orc.compress.size", 262_144)),
         stride=stride,
-        stripe_bytes=max(SMALLEST_STRIPE, min(LARGEST_STRIPE, _number(spec, "orc.stripe.size", stripe_bytes))),
+        stripe_bytes=_stripe_bytes(spec, stripe_bytes),
         stripe_rows=None if _property(spec, "orc.stripe.size") else _rows_of_the_largest(files, min_stripe),
         bloom_columns=bloom,
         bloom_fpp=_share(spec, "orc.bloom.filter.fpp", 0.01),
         one_zone=layout is LayoutVersion.HIVE_3,
     )
+
+
+def part_bytes(spec: TableSpec, stripe_bytes: int) -> int:
+    """
+    Size of the stripes or row groups that small ones of an insert-only table become.
+
+    Args:
+        stripe_bytes: of a stripe, unless `orc.stripe.size` says otherwise; `parquet.block.size` says so of a row group.
+
+    Raises:
+        RefusedError: UNSUPPORTED_FORMAT when the property isn't a number.
+    """
+    if spec.file_format.name == PARQUET:
+        return max(SMALLEST_STRIPE, min(ROW_GROUP, _number(spec, "parquet.block.size", ROW_GROUP)))
+    return _stripe_bytes(spec, stripe_bytes)
+
+
+def kept_from(min_stripe: int, written: int) -> int:
+    """
+    The weight from which a stripe or row group is kept: where a table's are smaller on purpose, as `written` says, what
+    one compaction has written the next one keeps.
+    """
+    return min(min_stripe, written // 2)
+
+
+def _stripe_bytes(spec: TableSpec, default: int) -> int:
+    return max(SMALLEST_STRIPE, min(LARGEST_STRIPE, _number(spec, "orc.stripe.size", default)))
 
 
 def _rows_of_the_largest(files: Iterable[FileFacts], min_stripe: int) -> int | None:

@@ -155,6 +155,7 @@ class Pick:
         score: bytes that a reader is spared per byte that the compaction writes; higher first.
         explanation: the rule that was met, with its figures.
         findings: sentences about conditions that an operator should look at.
+        excess: by which factor the partition passes the threshold that it passes farthest; at least 1.
     """
 
     kind: CompactionKind
@@ -162,6 +163,7 @@ class Pick:
     reason: Reason
     explanation: str
     findings: tuple[str, ...] = ()
+    excess: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,14 @@ def pick(facts: PickInput) -> Pick | Skip:
             f"{due.explanation}; the result of a {kind} would have the range of {there.name}",
             findings,
         )
-    return Pick(kind, score(kind, sizes.under, sizes.inserts, sizes.deletes), due.reason, due.explanation, findings)
+    return Pick(
+        kind,
+        score(kind, sizes.under, sizes.inserts, sizes.deletes),
+        due.reason,
+        due.explanation,
+        findings,
+        _excess(facts, deltas, sizes),
+    )
 
 
 def _skip(facts: PickInput, deltas: tuple[ListedDir, ...]) -> Skip | None:
@@ -254,11 +263,7 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
     Aborted rows among committed ones. Wholly aborted directories don't count, because the Cleaner removes them; nor do
     write ids at or below an entry that waits for the Cleaner.
     """
-    if facts.insert_only:
-        return None
-    floor = facts.ready_for_cleaning_hwm or 0
-    count = min(facts.aborted_count, sum(write_id > floor for write_id in aborted_inside(facts.state, deltas)))
-    limits = facts.thresholds
+    count, limits = _aborted_count(facts, deltas), facts.thresholds
     if count and count > limits.aborted_count:
         return _Due(
             CompactionKind.MAJOR,
@@ -270,6 +275,25 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
         explanation = f"rows of a transaction aborted {_hours(age)} ago lie among committed ones, longer than {_hours(limits.aborted_age_ms)}"
         return _Due(CompactionKind.MINOR, Reason.ABORTED_AGE, explanation)
     return None
+
+
+def _aborted_count(facts: PickInput, deltas: tuple[ListedDir, ...]) -> int:
+    if facts.insert_only:
+        return 0
+    floor = facts.ready_for_cleaning_hwm or 0
+    return min(facts.aborted_count, sum(write_id > floor for write_id in aborted_inside(facts.state, deltas)))
+
+
+def _excess(facts: PickInput, deltas: tuple[ListedDir, ...], sizes: _Sizes) -> float:
+    """The largest of the measures that have a threshold, each divided by its threshold; at least 1."""
+    limits, aborted = facts.thresholds, _aborted_count(facts, deltas)
+    measured = (
+        (len(deltas), max(1, limits.delta_count)),
+        (sizes.delta_bytes / sizes.base_bytes if sizes.base_bytes else 0, limits.delta_ratio),
+        (aborted, max(1, limits.aborted_count)),
+        (facts.oldest_abort_age_ms or 0 if aborted else 0, limits.aborted_age_ms),
+    )
+    return max(1.0, *(value / limit for value, limit in measured if limit > 0))
 
 
 def _too_large(facts: PickInput, sizes: _Sizes) -> _Due | None:

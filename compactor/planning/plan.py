@@ -23,6 +23,7 @@ from compactor.planning.document import (
     SyntheticIds,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, WholeFacts
+from compactor.planning.format import kept_from, part_bytes
 from compactor.planning.insert_only.joins import JoinSizes, joined
 from compactor.planning.limits import in_windows, within_memory
 from compactor.planning.prediction import StripeSizes, predict
@@ -148,6 +149,7 @@ def plan(
     """
     selection = prepared.selection
     scope = prepared.delete_scope
+    sizes = replace(sizes, min_stripe=kept_from(sizes.min_stripe, output_format.stripe_bytes))
     rows: list[BucketPlan] = []
     notes: list[str] = []
     for bucket, sources in sorted(prepared.buckets.items()):
@@ -224,8 +226,13 @@ def plan_whole_files(
 
     Args:
         facts: by path.
+
+    Raises:
+        RefusedError: see `part_bytes` and `joined`.
     """
     kind, spec = DirKind.BASE if selection.major else DirKind.DELTA, selection.spec
+    part = part_bytes(spec, sizes.part)
+    sizes = replace(sizes, part=part, min_part=kept_from(sizes.min_part, part))
     copies, joins = joined(selection.files, facts, spec.file_format, sizes, bucketed=bool(spec.buckets))
     output = OutputDir(kind, selection.output_name(kind), copies=copies, joins=joins)
     inputs = [

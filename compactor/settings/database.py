@@ -25,6 +25,7 @@ class DatabaseSettings(Section):
     connect_timeout_seconds: Seconds = 10
     idle_transaction_seconds: float = Field(default=30, ge=2, le=3600, allow_inf_nan=False)
     connections: int | None = Field(default=None, ge=16, le=4096)
+    untested_product: bool = False
 
     @model_validator(mode="after")
     def _one_password(self) -> Self:
@@ -67,4 +68,4 @@ def password_in(url: str) -> str | None:
 def hide_password(url: str) -> str:
     """The address with its password replaced, also a password given as a query parameter."""
     hidden = re.sub(r"(://[^:/@\s]*:)\S*@", rf"\1{HIDDEN}@", url)
-    return re.sub(r"([?&]password=)[^&\s]*", rf"\1{HIDDEN}", hidden, flags=re.IGNORECASE)
+    return re.sub(r"([?&](?:\w*password|pwd)=)[^&\s]*", rf"\1{HIDDEN}", hidden, flags=re.IGNORECASE)

@@ -63,6 +63,7 @@ def common_conf(spark: Spark) -> dict[str, str]:
     wanted = {
         "spark.master": spark.master,
         "spark.python.worker.reuse": "true",
+        "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",  # an allocator of its own keeps a tenth more
         "spark.executorEnv.MALLOC_ARENA_MAX": "2",
         "spark.executorEnv.OMP_NUM_THREADS": "1",
         "spark.driver.memory": "1g",

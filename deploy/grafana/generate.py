@@ -112,6 +112,15 @@ ROWS: tuple[tuple[str, tuple[tuple[str, str, str, Queries], ...]], ...] = (
                     "published": f"sum(increase(compactor_output_files_total{{{JOB}}}[$__rate_interval]))",
                 },
             ),
+            (
+                "Written, of what was predicted",
+                "Bytes that published compactions wrote, divided by those that their plans predicted.",
+                "percentunit",
+                {
+                    "half are below": f"histogram_quantile(0.5, sum by (le) (rate(compactor_written_to_predicted_ratio_bucket{{{JOB}}}[$__rate_interval])))",
+                    "95 % are below": f"histogram_quantile(0.95, sum by (le) (rate(compactor_written_to_predicted_ratio_bucket{{{JOB}}}[$__rate_interval])))",
+                },
+            ),
         ),
     ),
     (

@@ -30,7 +30,7 @@ STYLE = (
 SECONDS_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 PREFIXES = ("", "k", "M", "G", "T")
 UNITS = {"short": "", "Bps": "B/s"}
-"""How Grafana's units are written; seconds have a rule of their own."""
+"""How Grafana's units are written; seconds and shares have rules of their own."""
 Shown = tuple[Panel, Sequence[Series]]
 
 
@@ -145,11 +145,13 @@ def ticks(values: Sequence[float], unit: str) -> list[float]:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value as people read it: 1.5 min, 12 kB/s, 340."""
+    """A value as people read it: 1.5 min, 12 kB/s, 98 %, 340."""
     if unit == "s":
         if value >= 120:
             return f"{value / 60:.3g} min"
         return f"{value:.3g} s" if value >= 1 or not value else f"{value * 1000:.3g} ms"
+    if unit == "percentunit":
+        return f"{value * 100:.3g} %"
     thousands = 0
     while value >= 1000:
         value, thousands = value / 1000, thousands + 1

@@ -28,7 +28,7 @@ class Panel:
 
     Args:
         kind: `stat` or `timeseries`.
-        unit: as Grafana names it: short, s, Bps.
+        unit: as Grafana names it: short, s, Bps, percentunit.
         x, y, width, height: its place, in Grafana's grid of 24 columns.
         targets: queries, each with its legend.
     """

@@ -170,8 +170,8 @@ def test_a_mistake_in_the_settings(shell, text, words):
 
 def test_another_database(shell):
     """One that isn't supported is told by its scheme."""
-    shell.configure(database={"url": "oracle://x/y"})
-    shell.fails(USAGE, "database.url", "oracle")
+    shell.configure(database={"url": "db2://x/y"})
+    shell.fails(USAGE, "database.url", "db2")
 
 
 def test_a_password_in_the_settings_file(shell):

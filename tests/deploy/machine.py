@@ -25,7 +25,15 @@ from typing import Self
 from tests.cluster.hadoop.servers import built
 from tests.deploy.service import PROJECT
 
-OURS = ("/etc/compactor", "/opt/compactor", "/var/lib/compactor", "/usr/local/bin", "/etc/systemd/system", "/tmp")
+OURS = (
+    "/etc/compactor",
+    "/opt/compactor",
+    "/var/lib/compactor",
+    "/usr/local/bin",
+    "/usr/local/share/man",
+    "/etc/systemd/system",
+    "/tmp",
+)
 PATIENCE = 300
 _END = "--- end of block"
 

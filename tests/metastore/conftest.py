@@ -9,6 +9,7 @@ from tests.metastore.databases import (  # noqa: F401 - fixtures among them
     EVERY,
     HIVE_4,
     SHARED,
+    STAND_INS,
     client,
     kinds,
     mariadb,
@@ -22,14 +23,14 @@ from tests.metastore.databases import (  # noqa: F401 - fixtures among them
 )
 
 
-@pytest.fixture(params=kinds(EVERY))
+@pytest.fixture(params=kinds((*EVERY, *STAND_INS)))
 def database(request, tmp_path):
     """Each kind of metastore in turn."""
     with metastore(request.param, request, tmp_path) as found:
         yield found
 
 
-@pytest.fixture(params=kinds(HIVE_4))
+@pytest.fixture(params=kinds((*HIVE_4, *STAND_INS)))
 def database_4(request, tmp_path):
     """Each kind of metastore of Hive 4."""
     with metastore(request.param, request, tmp_path) as found:

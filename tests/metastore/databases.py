@@ -18,12 +18,15 @@ from tests.metastore.actor import Hive
 from tests.metastore.mysql_server import mysql_server
 from tests.metastore.real import RealHive
 from tests.metastore.servers import UnavailableError, postgres_server, schema_statements
+from tests.metastore.untested import Judge, stand_in
 from tests.needs import missing
 
 EVERY = ("sqlite", "postgres-4", "postgres-3", "mariadb-4.3", "mariadb-3")
 HIVE_4 = ("sqlite", "postgres-4", "mariadb-4.3")
 LIVED_ON = ("sqlite", "postgres-4", "postgres-3", "mariadb-4")
 """Those on which the roles live their lives."""
+STAND_INS = ("oracle", "sqlserver")
+"""SQLite that is told what an untested product would be, each statement of which is judged."""
 SHARED = ("postgres-4.3", "postgres-3", "mariadb-4", "mariadb-3")
 SCHEMAS = {"4": "4.0.0", "4.3": "4.3.0", "3": "3.1.0"}
 """Hive's schema, by the end of the kind of metastore."""
@@ -35,6 +38,7 @@ MARKS = {
     "mysql5": [pytest.mark.mariadb],
     "galera": [pytest.mark.mariadb],
 }
+MARKS |= {product: [pytest.mark.long] for product in STAND_INS}
 
 
 @pytest.fixture(scope="session")
@@ -98,6 +102,15 @@ def metastore(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
     if kind == "sqlite":
         with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
             yield database
+        return
+    if kind in STAND_INS:
+        judge = Judge(kind, "4.0.0")
+        database = Database(f"sqlite:///{tmp_path}/metastore.db", create=True)
+        database.dialect = stand_in(kind)
+        with database:
+            judge.listen(database)
+            yield database
+        assert judge.wrong == {}
         return
     version = require_schema(kind)
     server = server_for(request, kind)

@@ -179,6 +179,29 @@ def test_names_are_listed(database, hive):
     assert catalog.partition_names(catalog.find_table("db", "t")) == ["p=1", "p=2"]
 
 
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("*", "*"), True),
+        (("db", "t_1"), True),
+        (("d?", "t*"), True),
+        (("db", "t%"), False),
+        (("db", "t?"), False),
+        (("db", "t__"), False),
+        (("db", "t!_1"), False),
+        (("db", "plain"), False),
+        (("other", "*"), False),
+        (("db", "雪*"), False),
+        (("db", "t\\_1"), False),
+    ],
+)
+def test_a_pattern_finds_transactional_tables(database, hive, names, found):
+    """Only `*` and `?` mean something; what LIKE takes for its own stands for itself."""
+    hive.create_table("db.t_1")
+    hive.create_table("db.plain", parameters={"transactional": "false"})
+    assert Catalog(database).any_table_like(*names) is found
+
+
 @pytest.fixture(scope="module")
 def written_by_hive(postgres, tmp_path_factory):
     """The metastore that the real Hive 4.0.1 left on PostgreSQL."""

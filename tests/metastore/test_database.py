@@ -82,7 +82,7 @@ def test_a_missing_database_is_one_line(postgres):
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("oracle://x/y", "oracle isn't supported"),
+        ("db2://x/y", "db2 isn't supported"),
         ("nonsense", "not a database address"),
         ("sqlite://", "SQLite needs a file"),
     ],

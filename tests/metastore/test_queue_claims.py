@@ -89,7 +89,7 @@ def test_pools_are_kept_apart(database_4, hive_4):
     assert queue.claim("compactor-edge-1", "1", "night") is None
     stale = hive_4.queued("db.x", pool_name="gone", enqueue_time=database_4.read(database_4.now_ms) - 13 * 3_600_000)
     fresh = hive_4.queued("db.y", pool_name="gone", enqueue_time=database_4.read(database_4.now_ms))
-    assert [queue.claim("compactor-edge-1", "1").id for _ in range(2)] == [plain, stale]
+    assert [queue.claim("compactor-edge-1", "1").id for _ in range(2)] == [stale, plain]
     assert queue.claim("compactor-edge-1", "1") is None
     assert queue.entry(fresh).state is QueueState.INITIATED
 

@@ -110,3 +110,21 @@ def test_a_look_counts_only_what_was_written_since(filled):
     ]
     assert len(read) == 1
     assert "DISTINCT" in read[0]
+
+
+def test_claims_share_one_reading_of_the_queue(filled, monkeypatch):
+    """However many entries wait, and though their order isn't that of an index: the waiting ones are read once."""
+    monkeypatch.setattr("compactor.metastore.compaction_queue.window._FRESH_SECONDS", 1e9)
+    seen = []
+
+    def note(_connection, _cursor, statement, _parameters, _context, _many):
+        if statement.startswith("SELECT") and "ORDER BY" in statement:
+            seen.append(statement)
+
+    queue = Queue(filled)
+    event.listen(filled.engine, "before_cursor_execute", note)
+    try:
+        claimed = {queue.claim("w", "1").id for _ in range(300)}
+    finally:
+        event.remove(filled.engine, "before_cursor_execute", note)
+    assert (len(claimed), len(seen)) == (300, 1)

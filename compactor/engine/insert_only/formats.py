@@ -26,7 +26,7 @@ from compactor.reasons import Reason
 class JoinOptions:
     """
     Args:
-        part_bytes: of a stripe that is encoded anew, in the writer's memory.
+        part_bytes: of a stripe that is encoded anew, in the writer's memory; of a row group, as stored.
         verify_values: whether values that were encoded anew are compared with those of the inputs.
     """
 
@@ -114,7 +114,7 @@ class _Parquet:
         segments: Sequence[Segment],
         reader: Callable[[str], RandomReader],
         sink: Sink,
-        options: JoinOptions,  # noqa: ARG002 - values are always compared, and sizes are the sources'
+        options: JoinOptions,
     ) -> JoinedFile:
         footers: dict[str, tuple[RandomReader, Footer]] = {}
         for segment in segments:
@@ -128,7 +128,7 @@ class _Parquet:
             parquet.Piece(*footers[segment.path], segment.stripes, segment.action is Action.RECODE)
             for segment in segments
         ]
-        made = parquet.join(pieces, sink)
+        made = parquet.join(pieces, sink, full_stored=options.part_bytes)
         return JoinedFile(
             made.rows, made.copied_bytes, made.recoded_bytes, lambda result: parquet_check(result, pieces)
         )

@@ -1,14 +1,13 @@
 """Returns memory to the system after each task: Spark's Python workers live long and run many tasks."""
 
 import contextlib
-import ctypes
 import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
+from compactor.memory import give_back
 
 WORTH_A_COLLECTION: Final = 16 * 1024 * 1024
 """
@@ -33,22 +32,16 @@ def trimmed() -> Iterator[None]:
     try:
         yield
     finally:
-        _give_back()
+        give_back()
         now = _resident()
         if now is None or now - _lowest > WORTH_A_COLLECTION:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
-            _give_back()
+            give_back()
             _lowest = _resident() or 0
         else:
             _lowest = min(_lowest, now)
-
-
-def _give_back() -> None:
-    pa.default_memory_pool().release_unused()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident() -> int | None:

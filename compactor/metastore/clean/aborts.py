@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
@@ -109,7 +109,8 @@ class Aborts:
 
         Returns the number of transactions.
         """
-        if not self._database.read(lambda connection: connection.scalar(select(exists().where(unnoted(self._schema))))):
+        is_unnoted = select(self._schema.txns.c.txn_id).where(unnoted(self._schema)).limit(1)
+        if self._database.read(lambda connection: connection.scalar(is_unnoted)) is None:
             return 0
         return self._database.repeatable(lambda connection: note_unnamed(connection, self._database))
 
@@ -249,20 +250,16 @@ class Aborts:
             }
             first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(missing))
             rows = (
-                fitting(
-                    queue,
-                    values
-                    | {
-                        "cq_id": number,
-                        "cq_database": entity.database,
-                        "cq_table": entity.table,
-                        "cq_partition": entity.partition,
-                    },
-                )
+                {
+                    "cq_id": number,
+                    "cq_database": entity.database,
+                    "cq_table": entity.table,
+                    "cq_partition": entity.partition,
+                }
                 for number, entity in enumerate(missing, first)
             )
             for several in batches(rows, _ROWS):
-                connection.execute(insert(queue).values(several))
+                connection.execute(insert(queue).values(fitting(queue, values)), several)
 
     def _retries(self, connection: Connection, groups: Collection[AbortedGroup]) -> Mapping[Entity, list[int]]:
         """Ids of the rows that put groups of one table off."""

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
+    case,
     delete,
     exists,
     false,
@@ -25,7 +26,6 @@ from sqlalchemy import (
     not_,
     or_,
     select,
-    tuple_,
     update,
 )
 
@@ -104,7 +104,7 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
         components.c.tc_partition,
         components.c.tc_operation_type,
         components.c.tc_writeid,
-        _is_of_another_table(schema),
+        case((_is_of_another_table(schema), 1), else_=0),
     )
     rows = connection.execute(select(*columns).where(_aborted_of(schema, proof.table)).distinct()).all()
     covered: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
@@ -122,7 +122,7 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
             components.c.tc_operation_type == operation,
         )
         for batch in batches(pairs, _PAIRS):
-            these = tuple_(components.c.tc_txnid, components.c.tc_writeid).in_(batch)
+            these = database.dialect.among_pairs(components.c.tc_txnid, components.c.tc_writeid, batch)
             deleted += connection.execute(delete(components).where(named, these)).rowcount
     for txn_ids in batches(sorted(others)):
         _add_unnamed(connection, schema, txn_ids)
@@ -236,8 +236,9 @@ def unnoted(schema: HiveSchema) -> ColumnElement[bool]:
     They don't count as empty, even without components.
     """
     txns, mappings = schema.txns.c, schema.txn_to_write_id.c
-    noted = func.coalesce(txns.txn_meta_info, "").like(f"%{NOTED}")
-    return and_(txns.txn_state == "a", not_(noted), exists().where(mappings.t2w_txnid == txns.txn_id))
+    # no empty text in place of NULL: a product may take the one for the other
+    not_noted = or_(txns.txn_meta_info.is_(None), txns.txn_meta_info.not_like(f"%{NOTED}"))
+    return and_(txns.txn_state == "a", not_noted, exists().where(mappings.t2w_txnid == txns.txn_id))
 
 
 def _tbl_id(schema: HiveSchema, table: Entity) -> Select[Any]:

@@ -1,8 +1,9 @@
 """
 Claims: chooses which entry of the compaction queue a worker takes next.
 
-A worker takes the oldest entry of its pool among those that may begin now. The update that takes a row names the state
-that was read before: of several workers only one gets the row. Workers of one process share what was read (`window`).
+A worker takes the most urgent entry of its pool (`urgency`) among those that may begin now. The update that takes a row
+names the state that was read before: of several workers only one gets the row. Workers of one process share what was
+read (`window`).
 Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
 """
 
@@ -13,13 +14,15 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import (
-    BindParameter,
+    BigInteger,
     ColumnElement,
     Connection,
     Select,
     and_,
     bindparam,
+    false,
     func,
+    not_,
     or_,
     select,
     true,
@@ -30,9 +33,10 @@ from compactor.acid.compaction import SUPPORTED
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.rows import find_queued
+from compactor.metastore.compaction_queue.urgency import rank_column
 from compactor.metastore.compaction_queue.window import SIZE, Place, Window
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import fitting, next_number
+from compactor.metastore.db.sql import batches, fitting, next_number
 from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, QueueEntry, QueueState
 
 Found = TypeVar("Found")
@@ -49,6 +53,8 @@ After this long an entry of a pool without workers may be claimed by any worker
 _CLAIM_AT_ONCE = 50
 _AT_MOST = 5000
 """Entries read in one query: there may be thousands of entries that are passed over."""
+_BEFORE_ALL = -1_000_000
+"""A rank before that of every entry."""
 
 
 class ClaimGate(Protocol):
@@ -84,7 +90,8 @@ class Claims:
         self._database = database
         self._schema = database.schema
         self._table = self._schema.compaction_queue
-        self._looks: dict[str | None, Select[tuple[Any]]] = {}
+        self._rank = rank_column(self._table)
+        self._looks: dict[str | None, Select[Any]] = {}
         self._windows: defaultdict[str | None, Window] = defaultdict(Window)
 
     def claim(
@@ -112,7 +119,7 @@ class Claims:
             self._windows[pool].done(given)
 
     def look_again(self) -> None:
-        """An entry was given back: it may be older than those that were read."""
+        """An entry was given back: it may come before those that were read."""
         for window in tuple(self._windows.values()):
             window.forget()
 
@@ -126,9 +133,9 @@ class Claims:
             return number
 
         if gate is None:
-            return self._database.read(lambda connection: self._oldest(connection, wanted, look))
+            return self._database.read(lambda connection: self._first(connection, wanted, look))
         return self._database.read(
-            lambda connection: self._oldest_by(connection, wanted, gate.open(self._working(connection, gate)), look)
+            lambda connection: self._first_by(connection, wanted, gate.open(self._working(connection, gate)), look)
         )
 
     def _claim(
@@ -165,11 +172,13 @@ class Claims:
                 return found
         if not more:
             return None
-        return self._oldest(connection, wanted, take) if may is None else self._oldest_by(connection, wanted, may, take)
+        return self._first(connection, wanted, take) if may is None else self._first_by(connection, wanted, may, take)
 
     def _read_window(self, connection: Connection, pool: str | None) -> list[tuple[int, Place]]:
         queue = self._table.c
-        query = select(queue.cq_id, *self._place).where(self._waiting(pool)).order_by(queue.cq_id).limit(SIZE)
+        query = (
+            select(queue.cq_id, *self._place).where(self._waiting(pool)).order_by(self._rank, queue.cq_id).limit(SIZE)
+        )
         return [(int(row[0]), _place(row[1:])) for row in connection.execute(query)]
 
     @property
@@ -184,61 +193,59 @@ class Claims:
         query = select(*self._place).where(self._table.c.cq_state == QueueState.WORKING.code, self._kinds())
         return [_place(row) for row in connection.execute(query)]
 
-    def _oldest(self, connection: Connection, wanted: _Wanted, look: Look[Found]) -> Found | None:
-        after, most = 0, _CLAIM_AT_ONCE
+    def _first(self, connection: Connection, wanted: _Wanted, look: Look[Found]) -> Found | None:
+        """Find the first entry in the order of claims."""
+        rank, number, most = _BEFORE_ALL, 0, _CLAIM_AT_ONCE
         look_for = self._look(wanted.pool)
         if wanted.among is not None:
-            look_for = look_for.where(self._table.c.cq_id.in_(_numbers("among", wanted.among)))
+            look_for = look_for.where(_listed(self._table.c.cq_id, wanted.among))
         while True:
-            numbers = connection.scalars(look_for, {"after": after, "most": most}).all()
-            for number in numbers:
+            rows = connection.execute(look_for, {"rank": rank, "number": number, "most": most}).all()
+            for _, number in rows:
                 if wanted.has(number) and (found := look(connection, number)) is not None:
                     return found
-            if len(numbers) < most:
+            if len(rows) < most:
                 return None
-            after, most = numbers[-1], min(4 * most, _AT_MOST)
+            (rank, number), most = rows[-1], min(4 * most, _AT_MOST)
 
-    def _look(self, pool: str | None) -> Select[tuple[Any]]:
+    def _look(self, pool: str | None) -> Select[Any]:
         """
-        The query for waiting entries above an id.
+        The query for waiting entries that come after a rank and an id.
 
         It is built once per pool: idle workers ask every second, and building it costs more than running it.
         """
         if (known := self._looks.get(pool)) is None:
-            queue = self._table.c
-            known = (
-                select(queue.cq_id)
-                .where(self._waiting(pool), queue.cq_id > bindparam("after"))
-                .order_by(queue.cq_id)
-                .limit(bindparam("most"))
+            order: Sequence[ColumnElement[Any]] = (self._rank, self._table.c.cq_id)
+            last = bindparam("rank", type_=BigInteger)
+            after = or_(self._rank > last, and_(self._rank == last, self._table.c.cq_id > bindparam("number")))
+            known = self._looks[pool] = (
+                select(*order).where(self._waiting(pool), after).order_by(*order).limit(bindparam("most"))
             )
-            self._looks[pool] = known
         return known
 
-    def _oldest_by(
+    def _first_by(
         self, connection: Connection, wanted: _Wanted, may: Callable[[str, str, str | None], bool], look: Look[Found]
     ) -> Found | None:
         """
-        Find the oldest entry that the gate lets through.
+        Find the first entry in the order of claims that the gate lets through.
 
         The gate is asked once for each table and pool: however many partitions of a table wait, they are one row here.
         """
         queue = self._table.c
-        oldest = func.min(queue.cq_id)
-        left = [queue.cq_id.not_in(_numbers("without", wanted.without))]
+        earliest = func.min(self._rank)
+        left = [self._waiting(wanted.pool), not_(_listed(queue.cq_id, wanted.without))]
         if wanted.among is not None:
-            left.append(queue.cq_id.in_(_numbers("among", wanted.among)))
-        query = (
-            select(*self._place, oldest)
-            .where(self._waiting(wanted.pool), *left)
-            .group_by(*self._place)
-            .order_by(oldest)
-        )
+            left.append(_listed(queue.cq_id, wanted.among))
+        places = select(*self._place, earliest).where(*left).group_by(*self._place).order_by(earliest)
+        entries = select(queue.cq_id, *self._place).where(*left).order_by(queue.cq_id)
         for _ in range(_CLAIM_AT_ONCE):
-            number = next((int(row[-1]) for row in connection.execute(query) if may(*_place(row[:-1]))), None)
-            if number is None:
+            rank = next((row[-1] for row in connection.execute(places) if may(*_place(row[:-1]))), None)
+            if rank is None:
                 return None
-            if (found := look(connection, number)) is not None:
+            # Several tables may be as early as this one: an Initiator queues all its picks at once.
+            rows = connection.execute(entries.where(self._rank == rank))
+            number = next((int(row[0]) for row in rows if may(*_place(row[1:]))), None)
+            if number is not None and (found := look(connection, number)) is not None:
                 return found
         return None  # each time another worker was quicker; the worker claims again later
 
@@ -284,11 +291,13 @@ class Claims:
         return or_(queue.cq_pool_name.is_(None), queue.cq_enqueue_time < self._database.now - POOL_TIMEOUT_MS)
 
 
-def _numbers(name: str, numbers: Collection[int]) -> BindParameter[list[int]]:
+def _listed(column: ColumnElement[int], numbers: Collection[int]) -> ColumnElement[bool]:
     """
-    A list of numbers written into the statement: it may be longer than the number of parameters a statement may have.
+    `column IN (numbers)`, written into the statement: there may be more numbers than a statement may have parameters,
+    or a list members.
     """
-    return bindparam(name, list(numbers), expanding=True, literal_execute=True)
+    lists = [column.in_(bindparam(None, some, expanding=True, literal_execute=True)) for some in batches(numbers)]
+    return or_(false(), *lists)
 
 
 def _place(row: Sequence[Any]) -> tuple[str, str, str | None]:

@@ -82,7 +82,7 @@ class Queue:
         gate: ClaimGate | None = None,
     ) -> QueueEntry | None:
         """
-        Claim the oldest entry that this worker may take, or None.
+        Claim the most urgent entry (`urgency`) that this worker may take, or None.
 
         Args:
             pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.

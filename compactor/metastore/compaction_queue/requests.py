@@ -14,6 +14,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.properties import encode_properties
+from compactor.metastore.compaction_queue.urgency import MOST, URGENCY, is_persons
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fitting, next_number
 from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, KINDS, Enqueued, Entity, QueueState
@@ -30,7 +31,13 @@ NOT_ASKED_FOR = HIVES_OWN_PROPERTIES | {FOLLOW_UP}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A compaction to be queued; `initiator_id` is `<host>-manual` for a person's request."""
+    """
+    A compaction to be queued.
+
+    Args:
+        initiator_id: `<host>-manual` for a person's request.
+        urgency: 0..`urgency.MOST`; a property that names it, and a person's request, count more.
+    """
 
     entity: Entity
     kind: CompactionKind
@@ -39,6 +46,7 @@ class Request:
     run_as: str | None = None
     initiator_id: str | None = None
     initiator_version: str | None = None
+    urgency: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +198,7 @@ class Requests:
             "cq_partition": request.entity.partition,
             "cq_state": QueueState.INITIATED.code,
             "cq_type": KIND_CODES[request.kind],
-            "cq_tblproperties": encode_properties(
-                {key: value for key, value in request.properties.items() if key not in NOT_ASKED_FOR}
-            ),
+            "cq_tblproperties": self._properties(request),
             "cq_run_as": request.run_as,
             "cq_pool_name": request.pool,
             "cq_initiator_id": request.initiator_id,
@@ -200,3 +206,14 @@ class Requests:
             "cq_retry_retention": 0,
         }
         return fitting(self._schema.compaction_queue, values)
+
+    def _properties(self, request: Request) -> str | None:
+        """CQ_TBLPROPERTIES of a request, with its urgency where no other column tells it."""
+        asked = {key: value for key, value in request.properties.items() if key not in NOT_ASKED_FOR}
+        urgency = request.urgency
+        if is_persons(request.initiator_id):
+            urgency = 0 if "cq_initiator_id" in self._schema.compaction_queue.c else MOST
+        if not urgency or URGENCY in asked:
+            return encode_properties(asked)
+        text = encode_properties(asked | {URGENCY: str(urgency)})
+        return text if len(text or "") <= PROPERTIES_LIMIT else encode_properties(asked)

@@ -1,5 +1,5 @@
 """
-The oldest waiting entries of a pool, as one process last read them, for all of its workers.
+The most urgent waiting entries of a pool, as one process last read them, for all of its workers.
 
 A claim that asked the queue itself would read past every entry that is ready for cleaning, and all workers would want
 the same row. So one reading serves many claims, and each entry goes to one worker. The row that is claimed is guarded
@@ -18,12 +18,12 @@ Place = tuple[str, str, str | None]
 SIZE: Final = 500
 """Entries read at once."""
 _FRESH_SECONDS: Final = 1.0
-"""After that time the queue is read again: another process may have given back an older entry."""
+"""After that time the queue is read again: another process may have given back an entry that comes first."""
 
 
 class Window:
     """
-    The oldest waiting entries of one pool; any number of threads may use it.
+    The most urgent waiting entries of one pool; any number of threads may use it.
 
     Args:
         clock: seconds.
@@ -40,11 +40,11 @@ class Window:
         self, read: Callable[[], Collection[tuple[int, Place]]], fits: Callable[[int, Place], bool]
     ) -> tuple[int | None, bool]:
         """
-        The oldest entry that fits and that no other worker has been given, until `done`; and whether there may be more
+        The first entry that fits and that no other worker has been given, until `done`; and whether there may be more
         entries that weren't read. None is always the answer of a new reading.
 
         Args:
-            read: reads at most `SIZE` entries, the oldest first.
+            read: reads at most `SIZE` entries, the most urgent first.
         """
         with self._lock:
             fresh = more = False

@@ -311,7 +311,9 @@ class Database:
     def _make_engine(self) -> Engine:
         kept = min(_KEPT, self._connections)
         pool = {"pool_size": kept, "max_overflow": self._connections - kept, "pool_timeout": WAIT_SECONDS}
-        engine = create_engine(self._url, **self.dialect.options(self._connect_timeout_seconds), **pool)
+        engine = create_engine(
+            self.dialect.connecting(self._url), **self.dialect.options(self._connect_timeout_seconds), **pool
+        )
         self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
         event.listen(engine, "invalidate", lambda *_: self.handed_out.forget())
         return engine

@@ -3,7 +3,7 @@ Small pieces of SQL for several modules: rows of one entity, values that fit the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, FromClause, String, Table, and_, func, select
@@ -61,7 +61,10 @@ def entity_columns(table: FromClause, prefix: str) -> Sequence[ColumnElement[Any
 def told_apart(columns: Sequence[ColumnElement[Any]]) -> Sequence[ColumnElement[Any]]:
     """`entity_columns` for GROUP BY and ORDER BY, which else may take two partitions for one."""
     return tuple(
-        column.type.told_apart(column) if isinstance(column.type, PartitionName) else column for column in columns
+        chain.from_iterable(
+            column.type.told_apart(column) if isinstance(column.type, PartitionName) else (column,)
+            for column in columns
+        )
     )
 
 

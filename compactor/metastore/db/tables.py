@@ -7,6 +7,7 @@ may spell its columns in another case.
 Source: Hive's schema scripts 3.1.0 and 4.0.0.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -27,9 +28,13 @@ class Need(Enum):
 class PartitionName(String):
     """The name of a partition as a transaction, a lock or a compaction stores it; NULL stands for the whole table."""
 
-    def told_apart(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+    def told_apart(self, column: ColumnElement[Any]) -> Sequence[ColumnElement[Any]]:
         """What GROUP BY and ORDER BY take in place of the column: equal only where every character is."""
-        return column
+        return (column,)
+
+
+class CataloguedName(String):
+    """The name of a partition in the catalog, where every character tells it from others."""
 
 
 class Code(String):
@@ -142,7 +147,7 @@ CATALOG = (
         (
             _key("PART_ID"),
             _number("TBL_ID"),
-            _text("PART_NAME", 767),
+            ColumnSpec("PART_NAME", CataloguedName(767)),
             _number("SD_ID"),
             _number("CREATE_TIME", null=False, default="0"),
             _number("LAST_ACCESS_TIME", null=False, default="0"),

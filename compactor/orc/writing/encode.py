@@ -18,6 +18,7 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import HiveType, Kind, to_hive_string
 from compactor.errors import RefusedError
 from compactor.handles import MemoryReader
+from compactor.memory import give_back
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.tail import MAGIC, read_tail
 from compactor.orc.format.zones import TIMESTAMPS, UTC, in_zone
@@ -43,6 +44,7 @@ _DICTIONARY_GUARD: Final = 256 << 20
 _DICTIONARY_ENTRY: Final = 8
 _STREAM_BUFFER: Final = 64 << 10
 """Bytes that the writer counts for each stream, also for an empty one; it doesn't count dictionaries."""
+_MANY_ROWS: Final = BATCH_ROWS
 _FIRST_ROWS: Final = 1 << 20
 _HUGE: Final = 1 << 62
 _KEY_COLUMNS: Final = (1, 2, 3)
@@ -101,6 +103,8 @@ class Encoder:
         """Write the rows that are not yet in a finished stripe."""
         if self._stripe is None:
             return
+        if self._stripe.rows >= _MANY_ROWS:
+            give_back()  # to close a stripe takes most memory: what decoding has left free is in the way
         data, rows = self._stripe.close(), self._stripe.rows
         self._stripe = None
         reader = MemoryReader(data, "a recoded stripe")

@@ -22,6 +22,7 @@ from compactor.errors import CompactorError, RefusedError, RetryableError, Unrea
 from compactor.log import get_logger
 from compactor.metastore.candidates import Look
 from compactor.metastore.compaction_queue.requests import Request
+from compactor.metastore.compaction_queue.urgency import urgency_for
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Candidate, Entity
 from compactor.metrics import version
@@ -324,6 +325,7 @@ class Initiator:
                 run_as=self._services.settings.worker.run_as,
                 initiator_id=self._initiator_id,
                 initiator_version=version(),
+                urgency=urgency_for(picked.excess),
             )
             for subject, picked in chosen
         ]
@@ -343,6 +345,7 @@ class Initiator:
                         reason=picked.reason.value,
                         why=picked.explanation,
                         score=round(picked.score, 3),
+                        urgency=urgency_for(picked.excess),
                     )
             else:
                 tally.skip(subject.candidate.entity, Skip(Reason.ALREADY_QUEUED, answer.message))

@@ -213,7 +213,7 @@ class Backoff:
         Claim the next entry; None if no entry in the queue may be claimed now.
 
         Args:
-            take: claims the oldest entry of the pool without the first ids and among the second ones, None being all.
+            take: claims the most urgent entry of the pool without the first ids and among the second ones, None being all.
 
         Raises:
             CompactorError: as `take`.

@@ -1,9 +1,9 @@
 """
 The order in which a worker looks for its next entry: new entries and retries alternate.
 
-Claims take the oldest entry first. By that rule alone, a few old entries that are given back each time would be all
+Claims take the most urgent entry first. By that rule alone, a few old entries that are given back each time would be all
 that is ever claimed; put last, they would never be tried again. So of two claims one is for entries that were never
-given back, the oldest first. The other is for entries that were given back and whose time has come. These are tried
+given back, the most urgent first. The other is for entries that were given back and whose time has come. These are tried
 round-robin: none gets a second try before all others had theirs. However many entries there are of one kind, the other
 kind gets every second claim.
 

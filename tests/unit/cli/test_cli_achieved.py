@@ -2,7 +2,7 @@
 
 import pytest
 
-from compactor.cli.achieved import achieved, progress
+from compactor.cli.views.achieved import achieved, progress
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.work import StoredWork, Work, WorkTable
 from compactor.metastore.db.own_tables import WORK

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from compactor.cli.commands import doctor
-from compactor.cli.commands.doctor import Standing
+from compactor.cli.commands.setup import doctor
+from compactor.cli.commands.setup.doctor import Standing
 from compactor.coordination import Member, SeenMember
 from compactor.errors import UnreachableError
 from compactor.metastore.compaction_queue.queue import Queue

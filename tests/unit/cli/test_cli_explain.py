@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.inspection import look
+from compactor.cli.views.inspection import look
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
@@ -51,6 +51,18 @@ def test_explain_says_why_it_is_due(shop):
     )
     assert told["compaction"]["possible"] is True
     assert told["compaction"]["directories"] == ["base_0000013"]
+
+
+def test_explain_says_what_an_entry_comes_before(shop):
+    """A person's request while it waits: how far ahead it is, and why; programs get the number."""
+    shop.run("enqueue", "shop.orders")
+    shown = shop.run("explain", "shop.orders").stdout
+    words = "urgency 4: workers claim it before what was queued up to 24 h earlier, because a person asked for it"
+    assert words in " ".join(shown.split())
+    assert shop.json("explain", "shop.orders")["queue"][0]["urgency"] == 4
+    with shop.open() as database:
+        Queue(database).claim("w", "1")
+    assert "urgency" not in shop.run("explain", "shop.orders").stdout
 
 
 def test_explain_says_why_it_is_not_due(shop):

@@ -1,27 +1,25 @@
 """Choosing entries: by place, pattern, kind, pool, worker and age; and watching them."""
 
 import json
+import re
 import shlex
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import yaml
 from sqlalchemy import update
 
-from compactor.cli import filters
-from compactor.cli.filters import places
+from compactor.cli.naming import filters
 from compactor.cli.session import Session
-from compactor.errors import UnreachableError, UsageError
-from compactor.metastore.model import Entity
+from compactor.errors import UnreachableError
 
 PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
 
 
 @pytest.fixture
 def queued(shop):
-    """Three entries: one of a pool, one that a worker has, one of a partition."""
-    shop.run("enqueue", "shop.orders", "--pool", "night", "--type", "minor")
+    """Three entries: one of a pool and less urgent, one that a worker has, one of a partition."""
+    shop.run("enqueue", "shop.orders", "--pool", "night", "--type", "minor", "--property", "compactor.urgency=1")
     shop.run("enqueue", PARTITION)
     shop.run("enqueue", "shop.events/day=2024-01-02/path=x y")
     with shop.open() as database:
@@ -43,7 +41,8 @@ def queued(shop):
         (PARTITION, [2]),
         ("shop.e?ents/day=2024-01-0?*", [2, 3]),
         ("*.*/day=2024-01-02*", [3]),
-        ("other.*", []),
+        ("shop.events/path=x*/day=2024*", [3]),
+        ("shop.events/PATH=a/?", [2]),
         ("--pool night", [1]),
         ("--pool default", [2, 3]),
         ("--type minor", [1]),
@@ -53,6 +52,7 @@ def queued(shop):
         ("--pool NIGHT", [1]),
         ("--sort age", [3, 1, 2]),
         ("--sort table", [2, 3, 1]),
+        ("--sort urgency", [2, 1, 3]),
         ("shop.events --state working", [3]),
         ("--limit 2", [1, 2]),
     ],
@@ -87,6 +87,9 @@ def test_history_is_chosen_likewise(queued):
         ("queue shop.order", "there is no table shop.order (did you mean shop.orders?)"),
         ("queue a.b.c*", "'a.b.c*' names no tables"),
         ("queue sh*/dt=1", "'sh*/dt=1' names no tables"),
+        ("queue other.*", "there is no database other"),
+        ("queue shop.events/dya=*", "no partition has dya (did you mean day?); keys of these tables: day, path"),
+        ("why shop.orders/day=*", "no partition has day; these tables have no partitions"),
         ("history --since soon", "--since: 'soon' is no length of time"),
     ],
 )
@@ -95,22 +98,6 @@ def test_what_makes_no_sense_is_refused(shop, words, said):
     result = shop.run(*words.split())
     assert result.exit_code in {2, 4}
     assert said in result.stderr
-
-
-@given(st.text("abc", min_size=1, max_size=4), st.text("abc", min_size=1, max_size=4), st.text("ab*?", max_size=5))
-def test_a_pattern_is_of_databases_or_of_tables(database, table, pattern):
-    """`*` finds all; a pattern with a dot looks at both names, one without at the database alone."""
-    entity = Entity(database, table, "dt=1")
-    assert places(None, "*")(entity)
-    assert places(None, "*.*")(entity)
-    assert places(None, f"{database}.*")(entity)
-    assert places(None, f"*.{table}/dt=*")(entity)
-    assert not places(None, f"{database}x.*")(entity)
-    if "*" in pattern or "?" in pattern:
-        by_database, by_table = places(None, pattern)(entity), places(None, f"{pattern}.*")(entity)
-        assert by_database == by_table
-    with pytest.raises(UsageError):
-        places(None, f"{database}*/dt=1")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +113,32 @@ def test_a_pattern_is_of_databases_or_of_tables(database, table, pattern):
 def test_an_empty_answer_says_of_what(queued, words, said):
     """Nothing there is other than nothing that fits."""
     assert said in queued.run(*shlex.split(words)).stderr
+
+
+@pytest.mark.parametrize("command", ["queue", "history", "why", "cancel"])
+def test_a_pattern_that_fits_no_table_is_said(queued, command):
+    """In one line with near names; nothing on stdout, and the exit code says that there was nothing to do."""
+    for pattern, near in (
+        ("shop.ordres*", " (did you mean orders?)"),
+        ("*.plain", ""),
+        ("shpo*", " (did you mean shop?)"),
+    ):
+        result = queued.run("-o", "json", command, pattern)
+        expected = (3, "", f"no transactional table fits {pattern}{near}\n")
+        assert (result.exit_code, result.stdout, result.stderr) == expected
+
+
+def test_a_table_that_is_gone_is_found_in_queue_and_history(queued):
+    """Patterns fit what queue and history tell of, too."""
+    queued.run("cancel", "1")
+    with queued.open() as database:
+        tables = database.schema.tbls
+        database.write(
+            lambda connection: connection.execute(update(tables).values(tbl_name=tables.c.tbl_name + "_old"))
+        )
+    assert [found["id"] for found in queued.json("queue", "shop.events/path=x*")] == [3]
+    assert [found["id"] for found in queued.json("history", "shop.orders*")] == [1]
+    assert queued.run("queue", "shop.ordres*").exit_code == 3
 
 
 def test_what_has_no_time_may_be_since_then(queued):
@@ -153,6 +166,42 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
     with pytest.raises(KeyboardInterrupt), Session() as session:
         filters.watched(session, 1, show)
     assert "error: away\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("table", r"2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d UTC"),
+        ("yaml", r"--- # 2\d{3}-.* UTC"),
+        ("json", None),
+        ("tsv", None),
+    ],
+)
+def test_pictures_are_told_apart_without_a_terminal(queued, monkeypatch, form, line):
+    """The time begins each: on stdout for people and YAML, on stderr for JSON and TSV; no escape codes."""
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(filters.time, "sleep", sleep)
+    result = queued.run("-o", form, "queue", "--watch")
+    assert "\x1b" not in result.output
+    told = result.stdout if line else result.stderr
+    assert len(re.findall(rf"^{line or r'2.* UTC'}$", told, re.MULTILINE)) == 2
+    if form == "yaml":
+        assert [len(document) for document in yaml.safe_load_all(result.stdout)] == [3, 3]
+
+
+def test_a_terminal_is_cleared_before_each_picture(monkeypatch, capsys):
+    """And no line with the time is in the way."""
+    monkeypatch.setattr(filters.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(filters.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt), Session() as session:
+        filters.watched(session, 1, lambda: print("picture"))
+    assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", capsys.readouterr().out)
 
 
 def test_a_listing_is_shown_again(queued, monkeypatch):

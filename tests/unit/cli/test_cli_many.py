@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.cli.many import condition, values_of
+from compactor.cli.naming.many import condition, values_of
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.queue import Queue
 
@@ -20,7 +20,8 @@ PARTITIONS = ["shop.events/day=2024-01-01/path=a%2Fb", "shop.events/day=2024-01-
         (["shop.*/day=2024-01-01*"], PARTITIONS[:1]),
         (["shop.events", "--where", "day > '2024-01-01'"], PARTITIONS[1:]),
         (["shop.*", "--where", "day >= 2024-01-01 AND path != 'x y'"], PARTITIONS[:1]),
-        (["*", "--where", "day = 3"], []),
+        (["shop.events/path=x*/day=2024*"], PARTITIONS[1:]),
+        (["shop.events/path=a/b", "--where", "day >= 2024"], PARTITIONS[:1]),
         (["shop.*/day=*/path=a/*"], PARTITIONS[:1]),
         (["shop.*/day=*/path=A%2f*"], PARTITIONS[:1]),
     ],
@@ -29,9 +30,6 @@ def test_what_is_asked_for_is_shown_first_and_queued_with_yes(shop, words, expec
     """Nothing is queued without --yes; a second time all stands there already, which is nothing to do."""
     shown = shop.run("enqueue", *words)
     assert shop.json("queue") == []
-    if not expected:
-        assert (shown.exit_code, shown.stderr) == (3, "nothing fits\n")
-        return
     count = f"{len(expected)} compaction{'s' * (len(expected) > 1)}"
     assert (shown.exit_code, shown.stderr) == (0, f"nothing is queued yet: --yes queues {count}\n")
     told = shop.json("enqueue", *words, "--yes", "--type", "minor", "--pool", "night")
@@ -73,7 +71,21 @@ def test_what_would_be_refused_is_shown_and_not_queued(shop):
         ("enqueue shop.plain --where a=1", 4, "shop.plain"),
         ("enqueue shop.events --where day", 2, "--where: 'day' is no condition"),
         ("enqueue a.b.c*", 2, "'a.b.c*' names no tables"),
-        ("cancel shop.*", 3, "nothing fits"),
+        ("cancel shop.*", 3, "nothing that fits is initiated or being worked on"),
+        (
+            "enqueue * --where day=3",
+            3,
+            "no partition that fits meets --where (of 2 partitions, such as shop.events/day=",
+        ),
+        ("enqueue shop.events --worst 3", 3, "none of 2 directories is due"),
+        ("enqueue shop.events/day=3*", 3, "no partition fits day=3* (of 2 partitions, such as shop.events/day="),
+        ("enqueue shop.events/dya=3*", 2, "no partition has dya (did you mean day?); keys of these tables: day, path"),
+        ("enqueue shop.orders/day=*", 2, "no partition has day; these tables have no partitions"),
+        ("enqueue shop.ordres*", 3, "no transactional table fits shop.ordres* (did you mean orders?)"),
+        ("enqueue shop.x* --where day=3", 3, "no transactional table fits shop.x*"),
+        ("report shop.plain*", 3, "no transactional table fits shop.plain*"),
+        ("simulate o*.* --set delta_count=3", 3, "no transactional table fits o*.*"),
+        ("orphans shop.x*", 3, "no transactional table fits shop.x*"),
         ("enqueue shop.* --where hour=3", 2, "no partition has hour; keys of these tables: day, path"),
         ("enqueue shop.orders --where hour=3", 2, "no partition has hour; these tables have no partitions"),
         ("cancel ٣", 4, "there is no database ٣"),
@@ -171,17 +183,20 @@ def test_what_was_cancelled_is_told_when_interrupted(shop, monkeypatch):
 
 
 def test_what_ended_badly_is_asked_for_again(shop):
-    """With its kind, pool and properties; what succeeded, or is queued, isn't."""
-    shop.run("enqueue", "shop.orders", "--type", "minor", "--pool", "night", "--property", "orc.compress=ZSTD")
+    """With its kind, pool and properties, but not its urgency; what succeeded, or is queued, isn't."""
+    asked = ("--property", "orc.compress=ZSTD", "--property", "compactor.urgency=0")
+    shop.run("enqueue", "shop.orders", "--type", "minor", "--pool", "night", *asked)
+    assert shop.json("queue")[0]["urgency"] == 0
     waits = shop.run("retry", "1")
     assert (waits.exit_code, waits.stderr) == (3, "compaction 1 hasn't ended: it is initiated\n")
     shop.run("cancel", "1")
     told = shop.json("retry", "1")
     assert told["accepted"] is True
     (entry,) = shop.json("queue")
-    assert (entry["id"], entry["kind"], entry["pool"], entry["properties"]) == (
+    assert (entry["id"], entry["kind"], entry["pool"], entry["properties"], entry["urgency"]) == (
         told["id"],
         "minor",
         "night",
         {"orc.compress": "ZSTD"},
+        4,
     )

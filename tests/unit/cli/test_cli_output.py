@@ -6,7 +6,7 @@ import pytest
 import yaml
 from rich.text import Text
 
-from compactor.cli.output import Format, OutputColumn, View, output_for
+from compactor.cli.output import Format, OutputColumn, View, output_for, part_of_picture
 
 COLUMNS = (OutputColumn("name", "NAME"), OutputColumn("bytes", "BYTES", right=True, show=lambda value: f"{value} B"))
 RECORDS = [
@@ -100,3 +100,45 @@ def test_a_narrow_terminal_gets_the_columns_that_matter(monkeypatch, capsys):
     shown = capsys.readouterr()
     assert "application_17" in shown.out
     assert shown.err == ""
+
+
+def test_a_long_text_that_may_be_folded_pushes_no_column_out(monkeypatch, capsys):
+    """It gets the room that the others leave; names stay whole, and what matters less is left out only then."""
+    columns = (
+        OutputColumn("name", "NAME"),
+        OutputColumn("files", "FILES", right=True, less=1),
+        OutputColumn("message", "MESSAGE", folds=20),
+    )
+    name = "sales.customer_orders_daily/dt=2024-01-01/region=emea"
+    record = {"name": name, "files": "24 → 1", "message": "corrupt-file: " + "delta/bucket " * 20}
+    for key, value in {"FORCE_COLOR": "1", "TERM": "dumb", "LINES": "20", "COLUMNS": "90"}.items():
+        monkeypatch.setenv(key, value)
+    output_for(Format.TABLE).show(View(columns, [record]))
+    shown = capsys.readouterr()
+    assert f"{name}   24 → 1   corrupt-file:" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 90
+    assert shown.err == ""
+    monkeypatch.setenv("COLUMNS", "80")
+    output_for(Format.TABLE).show(View(columns, [record]))
+    shown = capsys.readouterr()
+    assert name in shown.out
+    assert shown.err == "left out for want of room: FILES; -o wide shows all\n"
+    monkeypatch.setenv("COLUMNS", "400")
+    output_for(Format.TABLE).show(View(columns, [record]))
+    assert str(record["message"]).strip() in capsys.readouterr().out
+
+
+def test_a_table_in_a_picture_leaves_columns_out_likewise(monkeypatch, capsys):
+    """And says so below itself."""
+    columns = (OutputColumn("name", "NAME"), OutputColumn("job", "JOB", less=1))
+    record = {"name": "sales.orders/dt=2024-01-01", "job": "application_17"}
+    view = View(columns, [record], picture=lambda: part_of_picture(columns, [record]))
+    output_for(Format.TABLE).show(view)
+    assert "application_17" in capsys.readouterr().out
+    for key, value in {"FORCE_COLOR": "1", "TERM": "dumb", "LINES": "20", "COLUMNS": "40"}.items():
+        monkeypatch.setenv(key, value)
+    output_for(Format.TABLE).show(view)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "sales.orders/dt=2024-01-01" in shown
+    assert "application_17" not in shown
+    assert "left out for want of room: JOB; a wider terminal shows them" in shown

@@ -1,5 +1,7 @@
 """A partition as a picture."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -7,7 +9,7 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.cli.drawing import DirectoryStanding, Totals, bar, items_of, picture, read_totals
+from compactor.cli.views.drawing import DirectoryStanding, Totals, bar, items_of, picture, read_totals
 
 SIZES = {
     "base_0000005_v0000010": 1_000_000,
@@ -93,6 +95,27 @@ def test_picture_says_why_something_is_not_read(items):
     assert "transaction 57 of etl@edge" in text
     assert "● base_0000005_v0000010" in text
     assert "  delta_0000010_0000010_0000" in text
+
+
+def test_notes_stand_below_where_the_terminal_is_narrow(items, monkeypatch):
+    """Each once, with what it is about; nothing is folded into a column of a few letters."""
+    note = "transaction 57 of etl@edge"
+    for key, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": "80", "LINES": "40"}.items():
+        monkeypatch.setenv(key, value)
+    lines = drawn(picture("db.t", items)).splitlines()
+    assert f"delta_0000009_0000009_0000: {note}" in [line.strip() for line in lines]
+    assert sum(note in line for line in lines) == 1
+    monkeypatch.setenv("COLUMNS", "160")
+    (line,) = [line for line in drawn(picture("db.t", items)).splitlines() if note in line]
+    assert line.startswith("not visible")
+
+
+def test_a_note_of_many_is_told_once(items, monkeypatch):
+    """By the first that has it."""
+    monkeypatch.setattr("compactor.cli.views.drawing.fits_terminal", lambda _: False)
+    many = [replace(item, note="odd") for item in items]
+    text = drawn(picture("db.t", many))
+    assert f"{many[0].name} and {len(many) - 1} more: odd" in text
 
 
 def test_long_groups_are_folded_unless_asked_otherwise():

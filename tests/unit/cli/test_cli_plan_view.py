@@ -7,7 +7,7 @@ from rich.console import Console
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
-from compactor.cli.plan_view import cost, effect, headline, plan_view
+from compactor.cli.views.plan_view import cost, effect, headline, plan_view
 from compactor.planning.document import (
     Action,
     BucketPlan,

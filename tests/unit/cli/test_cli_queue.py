@@ -111,6 +111,7 @@ def test_a_partition_may_be_written_in_several_ways(shop, spec):
         (["shop.order\x1b[2J"], 4, r"shop.order\x1b[2j"),
         (["shop.orders", "--property", "k=" + "x" * 3000], 2, "2048"),
         (["shop.orders", "--property", "k=a", "--property", "k=b"], 2, "k is given twice, as 'a' and as 'b'"),
+        (["shop.orders", "--property", "compactor.urgency=5"], 2, "compactor.urgency is '5', not 0 to 4"),
         (["shop.orders", "--pool", "x" * 129], 2, "128"),
         (["shop.orders", "--pool", " "], 2, "' ' is no name"),
     ],

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from compactor.cli.commands.report import as_page, sentences
+from compactor.cli.commands.looking.report import as_page, sentences
 
 
 def test_the_shop(shop):
@@ -85,8 +85,8 @@ def test_other_thresholds(shop, changes, due, more, fewer):
     [
         (["--set", "delta_count"], "isn't KEY=VALUE with one of initiator.thresholds.delta_count"),
         (["--set", "cleaner.threads=3"], "isn't KEY=VALUE"),
-        (["--set", "delta_count=many"], "delta_count=many has a value that is none"),
-        (["--set", "delta_count=-1"], "has a value that is none"),
+        (["--set", "delta_count=many"], "delta_count=many: not a number, or one that the threshold may not have"),
+        (["--set", "delta_count=-1"], "delta_count=-1: not a number, or one"),
         ([], "--set"),
     ],
 )

@@ -1,7 +1,10 @@
 """`compactor restore`: what is in quarantine, and what is undone with --yes."""
 
+import re
+
 import pytest
 
+from compactor.cli.commands.leftovers.restore import _names
 from compactor.cli.session import Code
 from tests.unit.cli.conftest import Shop
 from tests.unit.roles.test_restore import visible
@@ -41,6 +44,7 @@ def test_with_yes_the_newest_is_undone(shop, kept):
     assert result.exit_code == Code.DONE, result.output
     assert len(visible(kept)) == 3
     assert "compactor pause --table mart.facts" in result.stderr
+    assert re.search(r" +delta_0000001_\w+, delta_0000002_\w+ and delta_0000003_\w+\n", result.stdout)
     again = shop.run("restore", "mart.facts", "--yes")
     assert again.exit_code == Code.REFUSED
     assert "it holds what a restore took away" in again.stderr
@@ -52,3 +56,12 @@ def test_what_cannot_be_undone_is_refused_with_the_reason(shop, kept):
     assert shop.run("restore", "shop.orders", "--yes").exit_code == Code.REFUSED
     assert shop.run("restore", "shop.orders").exit_code == Code.NOTHING_TO_DO
     assert shop.run("restore", "mart.nothing").exit_code == Code.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [([], ""), (["a"], "a"), (["a", "b", "c"], "a, b and c"), ([*"abcdefg"], "a, b, c and 4 more"), (None, "")],
+)
+def test_directories_are_named_in_words(names, said):
+    """Programs get the list."""
+    assert _names(names) == said

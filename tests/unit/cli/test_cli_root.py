@@ -9,12 +9,14 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from compactor.cli import main, root
 from compactor.cli.root import cli
 from compactor.errors import OwnershipLostError, RefusedError, UnreachableError, UsageError
 from compactor.reasons import Reason
+from compactor.settings.model import leaves
 
 FAILURES = [
     (UsageError("x is\n wrong"), 2, "error: x is wrong\n"),
@@ -66,7 +68,11 @@ def _no_settings_around(monkeypatch):
 
 
 def invoke(*args):
-    return CliRunner().invoke(cli, list(args))
+    return invoke_with({}, *args)
+
+
+def invoke_with(variables, *args):
+    return CliRunner(env=variables).invoke(cli, list(args))
 
 
 @pytest.mark.parametrize(("error", "code", "line"), FAILURES)
@@ -151,7 +157,13 @@ def test_verbs_are_listed_with_their_whole_sentence(noun):
         (("enqueue", "a.b", "--timeout", "5"), "--timeout makes sense with --wait only"),
         (("cancel", "--timeout", "5", "3"), "--timeout makes sense with --wait only"),
         (("enqueue", "--timeout", "-1", "--wait", "a.b"), "-1"),
-        (("retry", "x"), "'x' is not a valid integer"),
+        (("retry", "x"), "'x' is not a valid whole number"),
+        (("queue", "shop", "orders"), "'orders' is too much; name one table, DATABASE.TABLE/PARTITION, or a pattern"),
+        (("pause", "shop.orders", "--reason", "x"), "'shop.orders' is too much; name tables by --table"),
+        (("members", "now", "x"), "'now x' is too much (see `"),
+        (("explain", "shop.*"), "'shop.*' is a pattern: name one table here"),
+        (("help",), "there is no command 'help' (did you mean --help?)"),
+        (("version",), "(did you mean --version or verify?)"),
         (("history", "--limit", "0"), "0 is not in the range"),
         (("history", "a.b.c"), "write DATABASE.TABLE"),
         (("cancel", "99999999999999999999"), "is no id of a compaction"),
@@ -223,7 +235,7 @@ def test_each_setting_says_what_it_is_set_by(tmp_path):
         encoding="utf-8",
     )
     variables = {"COMPACTOR_WORKER__THREADS": "5", "COMPACTOR_SPARK__CONF": '{"c": "3"}'}
-    result = CliRunner(env=variables).invoke(cli, ["--config", str(path), "-o", "tsv", "config", "show"])
+    result = invoke_with(variables, "--config", str(path), "-o", "tsv", "config", "show")
     assert result.exit_code == 0, result.stderr
     said = {
         key: (value, source) for key, value, source in (line.split("\t") for line in result.stdout.splitlines()[1:])
@@ -233,6 +245,20 @@ def test_each_setting_says_what_it_is_set_by(tmp_path):
     assert said["worker.poll_seconds"][1] == "default"
     assert said["spark.conf.a.b"] == ("1", str(path))
     assert said["spark.conf.c"] == ("3", "COMPACTOR_SPARK__CONF")
+    document = json.loads(invoke_with(variables, "--config", str(path), "-o", "json", "config", "show").stdout)
+    sources = document.pop("sources")
+    assert {key: source for key, (_, source) in said.items()}.items() <= sources.items()
+    assert sources.keys() == leaves(document).keys()
+
+
+def test_what_yaml_shows_is_a_settings_file(config, tmp_path):
+    """Without `sources`: what applies now can be kept as a file."""
+    shown = yaml.safe_load(invoke("--config", config, "-o", "yaml", "config", "show").stdout)
+    del shown["sources"]
+    kept = tmp_path / "kept.yaml"
+    kept.write_text(yaml.safe_dump(shown), encoding="utf-8")
+    again = yaml.safe_load(invoke("--config", str(kept), "-o", "yaml", "config", "show").stdout)
+    assert {key: value for key, value in again.items() if key != "sources"} == shown
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the command", "after it"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compactor.cli.target import DEFAULT_PARTITION, Target, did_you_mean, escape, parse_target, partition_names
+from compactor.cli.naming.target import DEFAULT_PARTITION, Target, did_you_mean, escape, parse_target, partition_names
 from compactor.errors import UsageError
 
 

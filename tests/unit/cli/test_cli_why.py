@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.commands.why import cleaning_causes, waiting_cause
+from compactor.cli.commands.looking.why import cleaning_causes, waiting_cause
 from compactor.cli.control_records import served_pools
 from compactor.control import Denial
 from compactor.coordination import Member, SeenMember

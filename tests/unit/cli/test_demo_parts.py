@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.cli import inspection
+from compactor.cli.views import inspection
 from compactor.demo import show
 from compactor.demo.measure import measure, places
 from compactor.demo.picture import save_picture

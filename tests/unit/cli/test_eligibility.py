@@ -16,14 +16,14 @@ from compactor.acid.compaction import SUPPORTED, CompactionKind, LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList
-from compactor.cli.commands import enqueue as enqueue_module
-from compactor.cli.commands import plan as plan_module
-from compactor.cli.commands.enqueue import enqueue
-from compactor.cli.commands.plan import plan
-from compactor.cli.inspection import judge, why_ineligible
-from compactor.cli.lookup import Found
+from compactor.cli.commands.looking import plan as plan_module
+from compactor.cli.commands.looking.plan import plan
+from compactor.cli.commands.queueing import enqueue as enqueue_module
+from compactor.cli.commands.queueing.enqueue import enqueue
+from compactor.cli.naming.lookup import Found
 from compactor.cli.root import cli
 from compactor.cli.session import Session
+from compactor.cli.views.inspection import judge, why_ineligible
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import (

@@ -28,10 +28,10 @@ def piece(data, *, recode, name="memory", row_groups=None):
     return Piece(reader, footer, tuple(range(len(footer.row_groups)) if row_groups is None else row_groups), recode)
 
 
-def joined(pieces):
+def joined(pieces, **options):
     """The file that the pieces make, which `check` has found to be right, and what `join` says of it."""
     sink = MemorySink()
-    result = join(pieces, sink)
+    result = join(pieces, sink, **options)
     check(MemoryReader(sink.getvalue(), "result"), pieces)
     assert result.length == len(sink.getvalue())
     return sink.getvalue(), result

@@ -232,6 +232,15 @@ def test_row_groups_end_when_they_are_full(monkeypatch):
     assert opened(made).read().column("n").to_pylist() == list(range(6000))
 
 
+def test_a_table_may_ask_for_smaller_row_groups():
+    """Each holds as many of the sources' bytes as fit into the size that is asked for."""
+    pieces = [piece(written(simple(n * 500)), recode=True) for n in range(12)]
+    size = max(one.footer.row_groups[0].bytes for one in pieces)
+    made, result = joined(pieces, full_stored=3 * size)
+    assert 4 <= result.row_groups <= 5
+    assert opened(made).read().column("n").to_pylist() == list(range(6000))
+
+
 def test_more_row_groups_than_can_be_numbered():
     """Beyond 32,768 row groups none has a number, and Arrow reads them all."""
 
@@ -292,7 +301,7 @@ def test_progress_adds_up():
     """The bytes told are those of all row groups."""
     pieces = [piece(written(simple(n), row_group_size=200), recode=n > 1) for n in range(4)]
     told = []
-    join(pieces, MemorySink(), told.append)
+    join(pieces, MemorySink(), progress=told.append)
     assert sum(told) == sum(group.bytes for one in pieces for group in one.footer.row_groups)
 
 

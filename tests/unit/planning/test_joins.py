@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.planning.document import Action, FileJoin, FileRole, InputFile
-from compactor.planning.facts import FileFormat, PartFacts, StoredAs, WholeFacts
+from compactor.planning.facts import FileFormat, PartFacts, StoredAs, TableSpec, WholeFacts
+from compactor.planning.format import kept_from, part_bytes
 from compactor.planning.insert_only.formats import format_of
 from compactor.planning.insert_only.joins import JoinSizes, joined
 from compactor.planning.insert_only.names import bucket_of
@@ -169,6 +170,24 @@ def test_text_is_joined_where_each_line_stands_for_itself(stored: StoredAs, name
     found = format_of(stored)
     assert found.name == name
     assert bool(found.why_not) == (not name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "part", "least"),
+    [
+        ("orc", {}, 64 * MIB, 8 * MIB),
+        ("orc", {"orc.stripe.size": str(4 * MIB)}, 4 * MIB, 2 * MIB),
+        ("orc", {"parquet.block.size": "1"}, 64 * MIB, 8 * MIB),
+        ("parquet", {}, 128 * MIB, 8 * MIB),
+        ("parquet", {"parquet.block.size": str(32 * MIB), "orc.stripe.size": "1"}, 32 * MIB, 8 * MIB),
+        ("parquet", {"parquet.block.size": str(1 << 40)}, 128 * MIB, 8 * MIB),
+    ],
+)
+def test_a_table_says_how_large_its_parts_are(kind: str, parameters: dict[str, str], part: int, least: int) -> None:
+    """What is written anew gets the size that the table's writers make, and from half of that on it is kept."""
+    spec = TableSpec("db.t", (("a", "int"),), insert_only=True, parameters=parameters, file_format=FileFormat(kind))
+    size = part_bytes(spec, 64 * MIB)
+    assert (size, kept_from(8 * MIB, size)) == (part, least)
 
 
 def test_a_hundred_thousand_tiny_parts_cost_a_step_each() -> None:

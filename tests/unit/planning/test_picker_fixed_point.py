@@ -20,7 +20,7 @@ def facts(history: History, thresholds: Thresholds) -> PickInput:
     aborted = [i for i in ids.aborted if i > cleaned]
     return PickInput(
         state=history.resolve(txns, ids),
-        insert_only=False,
+        insert_only=history.insert_only,
         layout=history.layout,
         thresholds=thresholds,
         aborted_count=len(aborted),
@@ -40,15 +40,16 @@ def readable(history: History) -> bool:
     return not history.lacks_history(*history.compactor_lists())
 
 
+@pytest.mark.parametrize("insert_only", [False, True])
 @pytest.mark.parametrize("layout", LayoutVersion)
-def test_a_pick_is_possible_and_is_not_repeated(layout):
+def test_a_pick_is_possible_and_is_not_repeated(layout, insert_only):
     """
     Whatever the life, the sizes and the thresholds: the picked compaction happens, and then the picker skips, before
     and after cleaning.
     """
 
     @settings(max_examples=150)
-    @given(strategies.histories(layout, watched=False), strategies.thresholds(), st.data())
+    @given(strategies.histories(layout, watched=False, insert_only=insert_only), strategies.thresholds(), st.data())
     def once(history: History, thresholds: Thresholds, data: st.DataObject) -> None:
         if not readable(quiet(history)):
             return
@@ -69,13 +70,14 @@ def test_a_pick_is_possible_and_is_not_repeated(layout):
     once()
 
 
+@pytest.mark.parametrize("insert_only", [False, True])
 @pytest.mark.parametrize("layout", LayoutVersion)
 @pytest.mark.parametrize("kind", [CompactionKind.MAJOR, CompactionKind.MINOR])
-def test_any_compaction_is_followed_by_a_skip(layout, kind):
+def test_any_compaction_is_followed_by_a_skip(layout, kind, insert_only):
     """It doesn't matter who asked for it."""
 
     @settings(max_examples=60)
-    @given(strategies.histories(layout, watched=False), strategies.thresholds())
+    @given(strategies.histories(layout, watched=False, insert_only=insert_only), strategies.thresholds())
     def after(history: History, thresholds: Thresholds) -> None:
         if quiet(history).compact(kind, "c"):
             assert isinstance(pick(facts(history, thresholds)), Skip)

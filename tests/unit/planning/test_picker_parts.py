@@ -7,8 +7,8 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.planning.included import enough, included, overlap, same_range
-from compactor.planning.picker import OPENING_BYTES, score
-from compactor.planning.thresholds import auto_compaction_off, cleanup_off, look_up
+from compactor.planning.picker import OPENING_BYTES, Pick, PickInput, pick, score
+from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, look_up
 from tests.casebook import listing
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
@@ -179,3 +179,40 @@ def test_cleanup_off():
     assert cleanup_off({"no_cleanup": "TRUE"}, {})
     assert cleanup_off({}, {"NO_CLEANUP": "true"})
     assert not cleanup_off({"no_cleanup": "false"}, {})
+
+
+@pytest.mark.parametrize(
+    ("limits", "excess"),
+    [
+        (Thresholds(delta_count=10, delta_ratio=4), 2),
+        (Thresholds(delta_count=10, delta_ratio=0.25), 8),
+        (Thresholds(delta_count=1, delta_ratio=0.25), 20),
+        (Thresholds(delta_count=0, delta_ratio=0), 20),
+        (Thresholds(delta_count=-5, delta_ratio=-1), 20),
+    ],
+)
+def test_the_excess_is_that_of_the_threshold_passed_farthest(limits, excess):
+    """Twenty deltas with twice the bytes of their base; a threshold without a positive value is no measure."""
+    deltas = " ".join(f"delta_{number}_{number}/ 10M" for number in range(6, 26))
+    picked = pick(PickInput(state(f"base_5/ 100M {deltas}"), False, LayoutVersion.HIVE_4, limits))
+    assert isinstance(picked, Pick)
+    assert picked.excess == pytest.approx(excess)
+
+
+@pytest.mark.parametrize(
+    ("count", "age_hours", "excess"), [(500, 13, 5), (3, 13, 1.5), (500, 120, 10), (3, 6, 1.5), (500, None, 5)]
+)
+def test_aborts_count_as_far_as_their_rows_lie_among_others(count, age_hours, excess):
+    """Ten of the table's aborted write ids are inside a directory; the threshold is two, or twelve hours."""
+    write_ids = ValidWriteIdList("db.t", 100, (), tuple(range(10, 20)))
+    found = resolve(
+        listing(("base_5/ 100M delta_6_40/ 1M",)),
+        CompactorWriteIdList.from_reader(write_ids),
+        ValidTxnList(50),
+        LayoutVersion.HIVE_4,
+    )
+    age_ms = None if age_hours is None else age_hours * 3_600_000
+    limits = Thresholds(aborted_count=2)
+    picked = pick(PickInput(found, False, LayoutVersion.HIVE_4, limits, count, age_ms))
+    assert isinstance(picked, Pick)
+    assert picked.excess == pytest.approx(excess)

@@ -547,6 +547,18 @@ def test_small_inserts_are_written_again_a_few_times_only(inserts):
     assert written <= 40 * sum(inserts)
 
 
+@given(st.integers(MIB, 64 * MIB), st.integers(2, 6))
+def test_stripes_that_are_small_on_purpose_are_copied(asked, count):
+    """A table whose `orc.stripe.size` is below `splice.min_stripe_bytes` is not written again by each compaction."""
+    spec = TableSpec("db.t", (("a", "int"),), parameters={"orc.stripe.size": str(asked)})
+    stripes = [stripe(5, index, size=asked // 4, values=asked) for index in range(count)]
+    known = by_path(facts("base_5/bucket_00000", *stripes), facts("delta_6_6_0000/bucket_00000", stripe(6, size=100)))
+    chosen = choose_format(spec, LayoutVersion.HIVE_4, known.values(), 64 * MIB, SIZES.min_stripe)
+    made = plan(prepare(selected("base_5/ delta_6_6_0000/"), known), {}, chosen, "/t", SIZES)
+    (bucket,) = made.outputs[0].buckets
+    assert all(segment.action is Action.COPY for segment in bucket.segments if segment.path.startswith("base_5"))
+
+
 def empty_base():
     """A base without rows."""
     return InputFile("base_9", 1, 0, FileRole.BASE, "base_9", 0, 0, 9), FileFacts("base_9", 0, True, ())

@@ -6,7 +6,7 @@ of its entries is ours.
 import pytest
 from sqlalchemy import delete, select
 
-from compactor.cli.commands.queue import history_record
+from compactor.cli.commands.queueing.queue import history_record
 from compactor.demo.rows import CatalogRows
 from compactor.metastore.model import QueueState
 from tests.metastore.databases import metastore, parties, real_client  # noqa: F401 - a fixture

@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 
 from compactor.errors import CompactorError, MutexHeldError, OutcomeUnknownError
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
+from compactor.metastore.compaction_queue.urgency import URGENCY
 from compactor.metastore.model import Entity, QueueState
 from compactor.planning.document import PlanParts
 from compactor.roles import steps
@@ -110,7 +111,7 @@ def test_the_rest_outlives_its_worker(any_world, waits):
     (rest,) = world.services.queue.entries(QueueState.INITIATED)
     assert (rest.kind.value, dict(rest.properties), rest.initiator_id) == (
         "minor",
-        {"orc.compress": "ZLIB"},
+        {"orc.compress": "ZLIB"} | ({} if pool else {URGENCY: "4"}),
         "edge1-manual" if pool else None,
     )
     assert rest.pool == pool

@@ -5,9 +5,9 @@ partition after that.
 
 import os
 
-from compactor.cli.drawing import DirectoryStanding
-from compactor.cli.inspection import inspect
-from compactor.cli.lookup import Found
+from compactor.cli.naming.lookup import Found
+from compactor.cli.views.drawing import DirectoryStanding
+from compactor.cli.views.inspection import inspect
 
 NAME = ".evidence-compactor-9-0123abcd"
 DAY = 24 * 3600

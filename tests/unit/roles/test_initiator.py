@@ -9,6 +9,7 @@ from sqlalchemy import insert
 from structlog.testing import capture_logs
 
 from compactor.errors import RefusedError, UnreachableError
+from compactor.metastore.compaction_queue.urgency import urgency_of
 from compactor.metastore.model import Entity, QueueState
 from compactor.reasons import Reason
 from compactor.roles import eligibility, replication
@@ -330,6 +331,21 @@ def test_the_most_urgent_is_queued_first(world):
     world.initiator().run_once()
     first, second = world.services.queue.entries()
     assert (first.entity.table, second.entity.table) == ("wide", "narrow")
+
+
+def test_what_passes_its_threshold_farther_is_claimed_first(world):
+    """Though it was queued by a later cycle: 80 deltas are eight times the threshold, 11 hardly more than it."""
+    world.table("early", rows=11)
+    world.settle_time()
+    world.initiator().run_once()
+    late = world.table("late", rows=0)
+    for number in range(80):
+        world.insert(late, [(number, "x")])
+    world.settle_time()
+    world.initiator().run_once()
+    entries = world.services.queue.entries()
+    assert [(entry.entity.table, urgency_of(entry)) for entry in entries] == [("early", 0), ("late", 3)]
+    assert world.services.queue.claim("w-1", "1").entity.table == "late"
 
 
 def test_the_pool_comes_from_the_table(world):

@@ -11,7 +11,7 @@ from compactor.metastore.db.dialects.address import mistake, wrong_setting
 from compactor.settings import Settings, load_settings
 
 WRONG = [
-    ("oracle://h/x", "oracle isn't supported; PostgreSQL, MySQL and SQLite are: postgresql://"),
+    ("db2://h/x", "db2 isn't supported; PostgreSQL, MySQL and SQLite are: postgresql://"),
     ("mysql+mysqldb://h/x", "the driver mysqldb isn't used here; write mysql://"),
     ("postgresql+psycopg2://h/x", "the driver psycopg2 isn't used here; write postgresql://"),
     ("sqlite://", "SQLite needs a file, such as sqlite:////"),
@@ -33,7 +33,9 @@ WRONG = [
         "jdbc:mysql://h:1,i/m",
         "is a JDBC address of several servers; MySQL's driver takes one: write mysql://USER@HOST/m",
     ),
-    ("jdbc:oracle:thin:@h:1521/x", "is a JDBC address of oracle, which isn't supported"),
+    ("jdbc:oracle:thin:@h:1521/x", "is a JDBC address; write oracle://compactor@host:1521/SERVICE?schema=HIVE, the"),
+    ("jdbc:sqlserver://h:1433;databaseName=x", "is a JDBC address; write mssql://compactor@host:1433/metastore, the"),
+    ("mssql+pymssql://h/x", "the driver pymssql isn't used here; write mssql://"),
     ("jdbc:derby:;databaseName=metastore_db;create=true", "is a JDBC address of derby, which isn't supported"),
     ("jdbc:sqlite:/var/m.db", "is a JDBC address; write sqlite:////var/m.db"),
     ("nonsense", "is not a database address such as postgresql://"),
@@ -60,8 +62,23 @@ def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
     """The file isn't blamed for what a variable says."""
     file = tmp_path / "c.yaml"
     file.write_text("database: {url: 'sqlite:////v/m.db'}")
-    with pytest.raises(SettingsError, match=r"^environment: COMPACTOR_DATABASE__URL: database\.url: oracle isn't"):
-        load_settings(file, {"COMPACTOR_DATABASE__URL": "oracle://h/x"}, wrong_setting)
+    with pytest.raises(SettingsError, match=r"^environment: COMPACTOR_DATABASE__URL: database\.url: db2 isn't"):
+        load_settings(file, {"COMPACTOR_DATABASE__URL": "db2://h/x"}, wrong_setting)
+
+
+@pytest.mark.parametrize(("url", "name"), [("oracle://h/x", "Oracle"), ("sqlserver://h/x", "SQL Server")])
+def test_a_product_on_which_it_was_never_run_is_refused_unless_told(tmp_path, url, name):
+    """One line says so, and names the setting that tries it all the same."""
+    file = tmp_path / "c.yaml"
+    file.write_text(f"database: {{url: '{url}'}}")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file, {}, wrong_setting)
+    assert str(caught.value) == (
+        f"{file}: database.url: compactor was never run on {name}; "
+        "database.untested_product: true tries it all the same (docs/metastore.md)"
+    )
+    settings = load_settings(file, {"COMPACTOR_DATABASE__UNTESTED_PRODUCT": "true"}, wrong_setting)
+    assert settings.database.url == url
 
 
 @pytest.mark.parametrize(

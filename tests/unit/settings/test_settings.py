@@ -326,6 +326,10 @@ def test_hide_password_leaves_the_rest():
         hide_password("postgresql://u:p:w@h:1/db?a=b&password=x&c=d")
         == "postgresql://u:********@h:1/db?a=b&password=********&c=d"
     )
+    assert (
+        hide_password("oracle://c@h/s?wallet_password=x&schema=A") == "oracle://c@h/s?wallet_password=********&schema=A"
+    )
+    assert hide_password("mssql://c@h/m?PWD=x&APP=a") == "mssql://c@h/m?PWD=********&APP=a"
 
 
 def test_changes_are_told_apart_by_what_a_running_daemon_can_take_over(tmp_path):

@@ -17,8 +17,9 @@ from compactor.metastore.db.dialects import DIALECTS, Dialect
 from compactor.settings import Settings
 
 _BY_SCHEME = {scheme: dialect for dialect in DIALECTS for scheme in dialect.schemes}
-_EXAMPLES = " or ".join(dialect.example for dialect in DIALECTS)
-_NAMES = [dialect.name for dialect in DIALECTS]
+_TESTED = [dialect for dialect in DIALECTS if not dialect.untested]
+_EXAMPLES = " or ".join(dialect.example for dialect in _TESTED)
+_NAMES = [dialect.name for dialect in _TESTED]
 _SUPPORTED = f"{', '.join(_NAMES[:-1])} and {_NAMES[-1]} are: {_EXAMPLES}"
 _NO_ADDRESS = f"is not a database address such as {_EXAMPLES}"
 _FORM = re.compile(
@@ -73,6 +74,11 @@ def wrong_setting(settings: Settings) -> tuple[str, str] | None:
     if (wrong := mistake(settings.database.url)) is not None:
         return "database.url", wrong
     _, dialect = parse(settings.database.url)
+    if dialect.untested and not settings.database.untested_product:
+        return (
+            "database.url",
+            f"compactor was never run on {dialect.name}; database.untested_product: true tries it all the same (docs/metastore.md)",
+        )
     if dialect.embedded and settings.database.passwords:
         return "database", f"{dialect.name} takes no password; remove it"
     return None
@@ -123,6 +129,8 @@ def _jdbc(address: str) -> str:
     dialect = _BY_SCHEME.get(scheme)
     if dialect is None:
         return f"is a JDBC address of {scheme or 'nothing'}, which isn't supported; {_SUPPORTED}"
+    if dialect.untested:
+        return f"is a JDBC address; write {dialect.example}, the password in database.password_file"
     scheme = dialect.schemes[0]
     place, _, options = address.partition(":")[2].partition("?")
     if dialect.embedded:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, select
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, bindparam, literal_column, select, tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
@@ -45,6 +45,8 @@ class Dialect(ABC):
     """Whether an address may name several, as options `host`, of which that one is used that takes writes."""
     embedded: ClassVar[bool] = False
     """Whether the database is a file that belongs to one process, without users and passwords."""
+    untested: ClassVar[bool] = False
+    """Whether its statements never ran on a server of the product; `database.untested_product` admits it."""
     grants_script: ClassVar[str] = ""
     """The script that gives the database's user its rights; none where every user has all."""
     column_types: ClassVar[Mapping[type[TypeEngine[Any]], TypeEngine[Any]]] = {}
@@ -59,6 +61,10 @@ class Dialect(ABC):
     Options of a connection on which each statement is a transaction of its own; none where a transaction costs no round
     trip.
     """
+
+    def connecting(self, url: URL) -> URL:
+        """An address of ours as SQLAlchemy's dialect takes it."""
+        return url
 
     @abstractmethod
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
@@ -118,7 +124,7 @@ class Dialect(ABC):
         Raises:
             DBAPIError: the transaction has ended, or the server takes no writes.
         """
-        connection.execute(select(1))
+        connection.execute(select(literal_column("1")))
 
     @abstractmethod
     def announce(self, connection: Connection) -> None:
@@ -134,6 +140,16 @@ class Dialect(ABC):
     def among(self, column: ColumnElement[Any], values: Sequence[Any] | str) -> ColumnElement[bool]:
         """`column IN (values)`; at most `at_once` values. A text is the name of a parameter that gets them."""
         return column.in_(bindparam(values, expanding=True) if isinstance(values, str) else values)
+
+    def among_pairs(
+        self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]
+    ) -> ColumnElement[bool]:
+        """`(first, second) IN (pairs)`; at least one pair, and 500 at most."""
+        return tuple_(first, second).in_(pairs)
+
+    def long_text(self, value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """A text, or NULL, as the product's type for texts of any length, where the branches of a UNION must agree."""
+        return value
 
     @abstractmethod
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:

@@ -97,8 +97,8 @@ class _ExactCode(Code):
 class _ExactName(PartitionName):
     comparator_factory = _ExactComparator
 
-    def told_apart(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        return _by_character(column)
+    def told_apart(self, column: ColumnElement[Any]) -> Sequence[ColumnElement[Any]]:
+        return (_by_character(column),)
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         return _by_character(column)  # for DISTINCT

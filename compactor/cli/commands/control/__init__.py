@@ -1,0 +1,1 @@
+"""Commands about the daemons and what they may begin."""

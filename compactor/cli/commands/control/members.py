@@ -1,0 +1,78 @@
+"""`compactor members`: shows the daemons, the roles that each leads, and what each is doing."""
+
+import click
+
+from compactor.cli import control_records, units
+from compactor.cli.naming.filters import watch_option, watched
+from compactor.cli.output import OutputColumn, Record, View
+from compactor.cli.session import Command, Session, pass_session
+from compactor.coordination import Role, SeenMember
+
+COLUMNS = (
+    OutputColumn("host", "HOST"),
+    OutputColumn("pid", "PID", right=True),
+    OutputColumn("version", "VERSION"),
+    OutputColumn("state", "STATE"),
+    OutputColumn(
+        "leads", "LEADS", show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    ),
+    OutputColumn(
+        "stands_by",
+        "STANDS BY",
+        show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value),
+    ),
+    OutputColumn("heartbeat_age_ms", "HEARTBEAT", right=True, show=units.milliseconds),
+    OutputColumn(
+        "busy", "DOING", show=lambda value: "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+    ),
+    OutputColumn("instance", "INSTANCE", people=False),
+)
+
+
+@click.command(cls=Command)
+@watch_option
+@pass_session
+def members(session: Session, *, watch: float | None) -> None:
+    """
+    Show the daemons of this metastore: which one leads what, and what each is doing.
+
+    Without ZooKeeper no leader is elected beforehand: the leader of a role is then the daemon that did its latest cycle, and daemons
+    that went without a word are shown as gone.
+    """
+
+    def show() -> None:
+        with control_records.coordinator(session) as where:
+            records = [member_record(seen) for seen in where.members()]
+        session.output.show(View(COLUMNS, records, empty="no daemon is there"))
+
+    watched(session, watch, show)
+
+
+def member_record(seen: SeenMember) -> Record:
+    """
+    A member as an output record.
+
+    `doing` has an item for each thread, `busy` a sentence for each thread that is in a cycle. Fields that a daemon of a
+    newer version wrote are passed through.
+    """
+    member = seen.member
+    leads = [role.value for role in seen.leads]
+    led = {role.value for role in Role}
+    return {
+        **member.extra,
+        "host": member.host,
+        "pid": member.pid,
+        "version": member.version,
+        "state": "alive" if seen.alive else "gone",
+        "roles": list(member.roles),
+        "leads": leads,
+        "stands_by": [role for role in member.roles if role in led and role not in leads],
+        "heartbeat_age_ms": seen.heartbeat_age_ms,
+        "busy": [
+            f"{activity.name}: {activity.what or activity.step or 'at work'}"
+            for activity in member.doing
+            if activity.busy
+        ],
+        "doing": [activity.record() for activity in member.doing],
+        "instance": member.instance,
+    }

@@ -1,0 +1,95 @@
+"""`compactor orphans`: shows what attempts and statements that are over have left behind, and removes what is proven."""
+
+import click
+
+from compactor.cli import completing, control_records, units
+from compactor.cli.naming.filters import METAVAR
+from compactor.cli.naming.lookup import Found
+from compactor.cli.naming.many import chosen
+from compactor.cli.output import OutputColumn, Record, View
+from compactor.cli.session import Code, Command, Session, pass_session
+from compactor.errors import CompactorError, UsageError
+from compactor.metastore.model import duration
+from compactor.roles.cleaner.orphans import Leftovers, Orphan
+from compactor.roles.services import Services
+from compactor.words import plural
+
+COLUMNS = (
+    OutputColumn("path", "PATH"),
+    OutputColumn("kind", "OF"),
+    OutputColumn("bytes", "BYTES", right=True, show=units.number),
+    OutputColumn("age_ms", "AGE", right=True, show=lambda value: duration(int(str(value)))),
+    OutputColumn("proven", "PROVEN", show=lambda value: "yes" if value else "no"),
+    OutputColumn("why", "WHY"),
+    OutputColumn("removed", "REMOVED", show=lambda value: "yes" if value else "no"),
+)
+_MUTEX_SECONDS = 30.0
+
+
+@click.command(cls=Command)
+@click.argument("target", default="*", metavar=METAVAR, shell_complete=completing.tables)
+@click.option(
+    "--older-than", default="7d", show_default=True, metavar="LENGTH", help="Remove only what is older: 12h, 7d."
+)
+@click.option("--remove", is_flag=True, help="Remove what is proven and old enough; without --yes it is only shown.")
+@click.option("--yes", is_flag=True, help="With --remove: do it.")
+@pass_session
+def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes: bool) -> int:
+    """
+    Show what attempts and statements that are over have left behind: path, size, age, and what proves it.
+
+    Staging, evidence and trash of the daemon, and what statements of Hive staged. With --remove --yes, what is proven
+    and older than --older-than goes. What isn't proven never does.
+    """
+    if yes and not remove:
+        raise UsageError("--yes is for --remove")
+    older_than_ms = control_records.length_ms(older_than, "--older-than")
+    services = Services.over(session.database(write=yes), session.settings)
+    found: list[tuple[Leftovers, Orphan]] = []
+    for place in _places(services, chosen(session, target, None)):
+        try:
+            found += [(place, orphan) for orphan in place.find()]
+        except CompactorError as error:
+            session.output.say(f"{place.location}: {error}")
+    due = [(place, orphan) for place, orphan in found if orphan.is_due(older_than_ms)]
+    removed: set[str] = set()
+    if yes and due:
+        with services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS) as mutex:
+            for place, orphan in due:
+                mutex.check()
+                try:
+                    if place.remove(orphan, older_than_ms):
+                        removed.add(orphan.path)
+                except CompactorError as error:
+                    session.output.say(f"{orphan.path}: {error}")
+    size = sum(orphan.bytes for _, orphan in due)
+    what = f"{plural(len(due), 'directory', 'directories')} ({plural(size, 'byte')}) proven and old enough"
+    footer = f"{len(removed)} of {what} removed" if yes else f"{what}: --remove --yes removes them"
+    records = [_record(orphan, orphan.path in removed) for _, orphan in found]
+    session.output.show(View(COLUMNS, records, empty="nothing is left over", footer=footer if due else ""))
+    if yes:
+        return Code.NOTHING_TO_DO if not due else Code.DONE if len(removed) == len(due) else Code.FAILED
+    return Code.DONE if found else Code.NOTHING_TO_DO
+
+
+def _places(services: Services, found: list[Found]) -> list[Leftovers]:
+    """The directories to look into: those of the partitions, and once that of each partitioned table."""
+    places: dict[str, Leftovers] = {}
+    for one in found:
+        if one.table.location:
+            places.setdefault(one.table.location, Leftovers(services, one.table, None, one.table.location))
+        if one.partition is not None and one.partition.location:
+            places[one.partition.location] = Leftovers(services, one.table, one.partition, one.partition.location)
+    return list(places.values())
+
+
+def _record(orphan: Orphan, removed: bool) -> Record:
+    return {
+        "path": orphan.path,
+        "kind": orphan.kind,
+        "bytes": orphan.bytes,
+        "age_ms": orphan.age_ms,
+        "proven": orphan.proven,
+        "why": orphan.why,
+        "removed": removed,
+    }

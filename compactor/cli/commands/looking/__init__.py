@@ -1,0 +1,1 @@
+"""Commands that look at tables and partitions, and change nothing."""

@@ -1,0 +1,364 @@
+"""
+`compactor explain`: draws a partition and says why it is or isn't due, what its compaction would cost, and what blocks
+cleaning.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from compactor.acid.compaction import CompactionKind
+from compactor.cli import control_records, units
+from compactor.cli.commands.looking.plan import make_plan
+from compactor.cli.commands.queueing.queue import history_record, queue_record
+from compactor.cli.naming.lookup import Found, find, find_table, require_transactional
+from compactor.cli.naming.target import parse_target
+from compactor.cli.options import target_options
+from compactor.cli.output import OutputColumn, Record, View
+from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views.drawing import COLUMNS, items_of, picture, read_totals
+from compactor.cli.views.inspection import (
+    Inspection,
+    candidates,
+    failing,
+    inspect,
+    judge,
+    look,
+    partitions,
+    why_ineligible,
+)
+from compactor.cli.views.plan_view import cost, effect, headline
+from compactor.control import Denial, Judge, Subject
+from compactor.errors import RefusedError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.urgency import reason_of
+from compactor.metastore.model import QueueEntry, QueueState, TableFacts
+from compactor.planning.document import CompactionPlan
+from compactor.planning.picker import Pick, Skip
+from compactor.reasons import Reason
+from compactor.roles.initiator.rules import thresholds_from
+from compactor.roles.pauses import pool_of
+from compactor.roles.worker.failures import StoredFailure
+from compactor.storage.registry import storage_for
+
+PARTITION_COLUMNS = (
+    OutputColumn("partition", "PARTITION"),
+    OutputColumn("directories", "READS", right=True, show=units.number),
+    OutputColumn("files", "FILES", right=True, show=units.number),
+    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("due", "DUE"),
+    OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
+    OutputColumn("explanation", "WHY"),
+)
+_ENDS: Final = frozenset({Reason.COMPACTION_ABORTED, Reason.NO_CLEANUP})
+"""For these the Cleaner doesn't wait: it ends the entry, and the files stay."""
+_NOTHING_TOLD: Final[Mapping[int, StoredFailure]] = MappingProxyType({})
+
+
+@click.command(cls=Command)
+@target_options
+@click.option("--all", "everything", is_flag=True, help="Draw every directory; otherwise long groups are folded.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="For a partitioned table: look at so many partitions at most.",
+)
+@pass_session
+def explain(session: Session, *, target: str, partition: str | None, everything: bool, limit: int) -> None:
+    """
+    Draw a partition, and say why it is or isn't due, and what blocks cleaning.
+
+    A partitioned table without a partition lists its partitions, most in need first.
+    """
+    wanted = parse_target(target, partition)
+    database = session.database()
+    catalog = Catalog(database)
+    facts = find_table(catalog, wanted)
+    if facts.partitioned and wanted.partition is None:
+        require_transactional(facts)
+        session.output.show(_partitions_view(session, catalog, facts, limit))
+        return
+    found = find(catalog, wanted)
+    inspection = inspect(database, session.settings, session.places, found)
+    kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
+    decide = control_records.judge(session)
+    inspection = _with_all_blockers(inspection, decide)
+    waits = _waits(session, found, decide)
+    told = control_records.stored_failures(session, inspection.queue, [waits])
+    session.output.show(
+        explanation_view(inspection, _plan(session, inspection, kind), waits, told, fold=not everything)
+    )
+
+
+def _plan(session: Session, inspection: Inspection, kind: CompactionKind) -> CompactionPlan | RefusedError:
+    """
+    The plan of a compaction that would start now, or why it would be refused.
+
+    An ineligible table or partition is not planned: the directory's contents can't change that refusal.
+    """
+    if (skip := inspection.ineligible) is not None:
+        return RefusedError(skip.reason, skip.explanation)
+    try:
+        return make_plan(session, inspection.found, kind)
+    except RefusedError as refusal:
+        return refusal
+
+
+def _with_all_blockers(inspection: Inspection, decide: Judge) -> Inspection:
+    """Add to what readers hold back what the Cleaner asks besides: a pause of cleaning, and `no_cleanup`."""
+    kept = inspection.found.kept
+
+    def more(entry: QueueEntry) -> Iterator[Blocker]:
+        if (denial := decide.cleaning(control_records.subject(entry))) is not None:
+            yield Blocker(denial.reason, denial.sentence)
+        if kept is not None:
+            yield Blocker(Reason.NO_CLEANUP, kept)
+
+    cleaning = [replace(ready, blockers=(*ready.blockers, *more(ready.entry))) for ready in inspection.cleaning]
+    return replace(inspection, cleaning=cleaning)
+
+
+def _subject(found: Found) -> Subject:
+    return Subject(found.table.database, found.table.name, pool_of(found.table))
+
+
+def _waits(session: Session, found: Found, decide: Judge) -> Denial | None:
+    """Why a compaction of the table or partition may not begin now; None when it may."""
+    working = [control_records.subject(entry) for entry in Queue(session.database()).working()] if decide.counts else []
+    return decide.waits(_subject(found), working)
+
+
+def explanation_view(
+    inspection: Inspection,
+    plan: CompactionPlan | RefusedError,
+    waits: Denial | None = None,
+    told: Mapping[int, StoredFailure] = _NOTHING_TOLD,
+    *,
+    fold: bool,
+) -> View:
+    """The answer: the drawing for people, one document for JSON and YAML, the directories for TSV."""
+    records = [item.record() for item in inspection.items]
+    return View(
+        COLUMNS,
+        records,
+        document=_document(inspection, plan, waits, told),
+        picture=lambda: _picture(inspection, plan, waits, told, fold=fold),
+    )
+
+
+def _document(
+    inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, told: Mapping[int, StoredFailure]
+) -> Record:
+    found, moment, verdict = inspection.found, inspection.moment, inspection.verdict
+    totals = read_totals(inspection.items)
+    return {
+        "database": found.table.database,
+        "table": found.table.name,
+        "partition": found.partition.name if found.partition else None,
+        "location": found.location,
+        "layout": moment.layout.value,
+        "insert_only": found.table.insert_only,
+        "write_ids": str(moment.write_ids),
+        "open_writers": moment.open_writers(),
+        "read": {"directories": totals.directories, "files": totals.files, "bytes": totals.bytes},
+        "items": [item.record() for item in inspection.items],
+        "verdict": _verdict_record(verdict),
+        "compaction": _compaction_record(plan, _warnings(found, plan)),
+        "waits": None
+        if waits is None
+        else {"reason": waits.reason.value, "sentence": waits.sentence, "until": units.instant(waits.until_ms)},
+        "queue": [queue_record(entry, moment.now_ms, told=told.get(entry.id)) for entry in inspection.queue],
+        "history": [history_record(entry) for entry in inspection.history],
+        "cleaning": [
+            {
+                "id": ready.entry.id,
+                "blockers": [
+                    {"reason": blocker.reason.value, "sentence": blocker.sentence} for blocker in ready.blockers
+                ],
+            }
+            for ready in inspection.cleaning
+        ],
+    }
+
+
+def _verdict_record(verdict: Pick | Skip) -> Record:
+    due = isinstance(verdict, Pick)
+    return {
+        "due": due,
+        "kind": verdict.kind.value if isinstance(verdict, Pick) else None,
+        "score": verdict.score if isinstance(verdict, Pick) else None,
+        "reason": verdict.reason.value,
+        "explanation": verdict.explanation,
+        "findings": list(verdict.findings),
+    }
+
+
+def _warnings(found: Found, plan: CompactionPlan | RefusedError) -> list[str]:
+    """Warnings for an operator who wants to request a compaction, even one that would be refused now."""
+    if isinstance(plan, RefusedError):
+        return [] if found.kept is None else [found.kept]
+    return list(plan.warnings)
+
+
+def _compaction_record(plan: CompactionPlan | RefusedError, warnings: list[str]) -> Record:
+    if isinstance(plan, RefusedError):
+        return {"possible": False, "reason": plan.reason.value, "message": plan.message, "warnings": warnings}
+    predicted = plan.prediction
+    return {
+        "possible": True,
+        "kind": plan.kind.value,
+        "directories": list(plan.names),
+        "read_bytes": predicted.read,
+        "copied_bytes": predicted.copied,
+        "probed_bytes": predicted.probed,
+        "cut_bytes": predicted.cut,
+        "recoded_bytes": predicted.recoded,
+        "joined_bytes": predicted.joined,
+        "written_bytes": predicted.written,
+        "seconds": predicted.seconds,
+        "files_before": predicted.files_before,
+        "files_after": predicted.files_after,
+        "stripes_before": predicted.stripes_before,
+        "stripes_after": predicted.stripes_after,
+        "warnings": warnings,
+    }
+
+
+def _picture(
+    inspection: Inspection,
+    plan: CompactionPlan | RefusedError,
+    waits: Denial | None,
+    told: Mapping[int, StoredFailure],
+    *,
+    fold: bool,
+) -> RenderableType:
+    found, verdict = inspection.found, inspection.verdict
+    parts: list[RenderableType] = [
+        picture(str(found.entity), inspection.items, fold=fold),
+        Text(found.location, style="dim"),
+        Text(),
+    ]
+    refused = plan if isinstance(plan, RefusedError) else None
+    one_answer = refused is not None and isinstance(verdict, Skip) and verdict.reason is refused.reason
+    parts.append(_verdict_line(verdict, and_refused=one_answer))
+    writers = inspection.moment.open_writers()
+    parts += [
+        Text(f"  {sentence}; nothing at or above it can be compacted yet", style="yellow") for sentence in writers[:1]
+    ]
+    parts += [Text(f"  {finding}", style="yellow") for finding in verdict.findings]
+    if not isinstance(plan, RefusedError):
+        parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim"), Text(f"  {effect(plan)}", style="dim")]
+    elif not one_answer:
+        parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
+    parts += [Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)]
+    if waits is not None:
+        parts.append(Text(f"none may begin now ({waits.reason.value}): {waits.sentence}", style="yellow"))
+    for entry in inspection.queue:
+        parts.append(
+            Text(
+                f"{entry.kind.value} compaction {entry.id} is {entry.state.value}"
+                + (f" by {entry.worker_id}" if entry.worker_id else "")
+            )
+        )
+        if entry.state is QueueState.INITIATED and (urgent := reason_of(entry)) is not None:
+            parts.append(Text(f"  {urgent}", style="dim"))
+        parts += [
+            Text(f"  {sentence}", style="yellow")
+            for sentence in _troubles(queue_record(entry, inspection.moment.now_ms, told=told.get(entry.id)))
+        ]
+    for ready in inspection.cleaning:
+        if ready.blockers:
+            ends = not _ENDS.isdisjoint(blocker.reason for blocker in ready.blockers)
+            how = "will end without removing anything" if ends else "waits"
+            parts.append(Text(f"cleaning after compaction {ready.entry.id} {how}:"))
+            parts += [
+                Text(f"  {blocker.sentence} ({blocker.reason.value})", style="yellow") for blocker in ready.blockers
+            ]
+        else:
+            parts.append(Text(f"nothing holds back cleaning after compaction {ready.entry.id}"))
+    for ended in inspection.history[:1]:
+        message = f": {ended.error_message}" if ended.error_message else ""
+        parts.append(
+            Text(
+                f"last: {ended.kind.value} compaction {ended.id} {ended.state.value} {units.clock(units.instant(ended.end_ms))}{message}",
+                style="dim",
+            )
+        )
+    return Group(*parts)
+
+
+def _troubles(record: Record) -> Iterator[str]:
+    """Sentences about an entry's failures and about what the entry waits for."""
+    if record["broke_down"]:
+        yield str(record["broke_down"])
+    if record["waits"]:
+        yield f"waits ({record['waits']}): {record['waits_because']}"
+
+
+def _verdict_line(verdict: Pick | Skip, *, and_refused: bool) -> Text:
+    """
+    The verdict as one line.
+
+    Args:
+        and_refused: whether a compaction now would be refused for the verdict's own reason.
+    """
+    if isinstance(verdict, Pick):
+        return Text(
+            f"due for a {verdict.kind.value} compaction ({verdict.reason.value}): {verdict.explanation}",
+            style="bold green",
+        )
+    what = "not due, and a compaction now would be refused" if and_refused else "not due"
+    return Text(f"{what} ({verdict.reason.value}): {verdict.explanation}", style="bold")
+
+
+def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limit: int) -> View:
+    database = session.database()
+    moment = look(database, facts)
+    known = candidates(database)
+    defaults = thresholds_from(session.settings.initiator.thresholds)
+
+    def record(found: Found, ineligible: Skip | None) -> Record:
+        candidate = known.get(found.entity)
+        try:
+            reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
+            totals = read_totals(items_of(reader, compactor, insert_only=facts.insert_only))
+            verdict = judge(
+                found, compactor, candidate, moment, defaults, ineligible=ineligible, failing=found.entity in failed
+            )
+        except RefusedError as refusal:
+            verdict, totals = ineligible or Skip(refusal.reason, refusal.message), None
+        return {
+            "partition": found.partition.name if found.partition else None,
+            "directories": totals.directories if totals else None,
+            "files": totals.files if totals else None,
+            "bytes": totals.bytes if totals else None,
+            "due": verdict.kind.value if isinstance(verdict, Pick) else None,
+            "score": verdict.score if isinstance(verdict, Pick) else None,
+            "reason": verdict.reason.value,
+            "explanation": verdict.explanation,
+        }
+
+    everything = partitions(catalog, facts, limit)
+    failed = failing(database, session.settings, everything)
+    records = [
+        record(*each)
+        for each in zip(everything, why_ineligible(session.places, everything, moment.layout), strict=True)
+    ]
+    records.sort(
+        key=lambda row: (
+            row["due"] is None,
+            -float(str(row["score"] or 0)),
+            -int(str(row["directories"] or 0)),
+            str(row["partition"]),
+        )
+    )
+    return View(PARTITION_COLUMNS, records, empty=f"{facts.full_name} has no partitions")

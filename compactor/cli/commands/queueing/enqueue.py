@@ -1,0 +1,242 @@
+"""`compactor enqueue`: requests one compaction, and waits for it with --wait."""
+
+import time
+from dataclasses import dataclass
+
+import click
+
+from compactor.acid.compaction import CompactionKind
+from compactor.cli import completing, control_records, units
+from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, history_record, work_on
+from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.many import Condition, chosen, condition, is_many
+from compactor.cli.naming.target import parse_target
+from compactor.cli.options import POLL_SECONDS, request_options, wait_options
+from compactor.cli.output import OutputColumn, Record, View
+from compactor.cli.session import Code, Command, Session, pass_session
+from compactor.cli.views.achieved import achieved
+from compactor.cli.views.inspection import why_ineligible
+from compactor.cli.views.survey import Survey
+from compactor.cli.views.survey import worst as most_in_need
+from compactor.control import Denial
+from compactor.errors import CompactorError, UsageError
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS, Request
+from compactor.metastore.model import Enqueued, QueueEntry, QueueState
+from compactor.reasons import Reason
+from compactor.roles.eligibility import require_eligible
+from compactor.roles.pauses import pool_of
+from compactor.words import plural
+
+OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
+COLUMNS = (
+    OutputColumn("id", "ID", right=True),
+    OutputColumn("entity", "COMPACTION OF"),
+    OutputColumn("kind", "KIND"),
+    OutputColumn("state", "STATE"),
+    OutputColumn("message", "MESSAGE"),
+)
+
+MANY_COLUMNS = (*COLUMNS[:-1], OutputColumn("refused", "REFUSED"), COLUMNS[-1])
+
+
+_NO_POOLS = "Hive 3.1 knows no pools: --pool is dropped"
+
+
+def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | None:
+    if pool is not None and not pool.strip():
+        raise click.BadParameter(f"{pool!r} is no name")
+    if pool is not None and len(pool) > POOL_CHARACTERS:
+        raise click.BadParameter(f"a pool's name has at most {POOL_CHARACTERS} characters, this one {len(pool)}")
+    return pool
+
+
+@click.command(cls=Command)
+@request_options
+@click.option(
+    "--pool",
+    callback=_named,
+    shell_complete=completing.named_pools,
+    help="The pool whose workers take it; else the table's or database's own.",
+)
+@wait_options("Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
+@click.option(
+    "--where", metavar="CONDITION", help="Of many: only partitions of which it is true: \"dt < '2024-01-01'\"."
+)
+@click.option(
+    "--worst", type=click.IntRange(min=1), metavar="N", help="Of many: the N most in need, each as it is due."
+)
+@click.option("--yes", is_flag=True, help="Queue many; without it they are only shown.")
+@pass_session
+def enqueue(
+    session: Session,
+    *,
+    target: str,
+    partition: str | None,
+    kind: str,
+    properties: dict[str, str],
+    pool: str | None,
+    wait: bool,
+    timeout: float | None,
+    where: str | None = None,
+    worst: int | None = None,
+    yes: bool = False,
+) -> int:
+    """
+    Ask for one table or partition to be compacted, as ALTER TABLE … COMPACT does; or for many.
+
+    A partitioned table needs a partition: sales.orders/dt=2024-01-01, or --partition dt=2024-01-01. Many are named by
+    a database or a pattern ('sales.*', 'sales.orders/dt=2024-*'), with --where, or with --worst: they are shown, and
+    queued with --yes.
+    """
+    if is_many(target) or where is not None or worst is not None:
+        if wait or partition is not None:
+            raise UsageError(f"--{'wait' if wait else 'partition'} is for a single compaction")
+        asking = Asking(kind=CompactionKind(kind), properties=properties, pool=pool)
+        return _many(session, target, None if where is None else condition(where), worst, asking, yes=yes)
+    if yes:
+        raise UsageError("--yes is for many: a pattern, --where or --worst")
+    wanted = parse_target(target, partition)
+    database = session.database(write=True)
+    found = find(Catalog(database), wanted)
+    require_eligible(session.places, found.place, database.schema.version, CompactionKind(kind))
+    pooled = _NO_POOLS if pool is not None and not database.schema.hive_4 else None
+    warnings = [warning for warning in (found.kept, _dropped(properties), pooled) if warning is not None]
+    for warning in warnings:
+        session.output.say(f"warning: {warning}")
+    asked = Queue(database).enqueue(
+        found.entity,
+        CompactionKind(kind),
+        properties=properties,
+        pool=pool or pool_of(found.table),
+        initiator_id=f"{session.settings.host_name}-manual",
+    )
+    denial = _waits(session, asked)
+    standing = None if asked.accepted else Queue(database).entry(asked.id)
+    session.close()  # frees an embedded database for the daemon during the wait
+    if denial is not None and denial.reason is not Reason.CONTROL_UNKNOWN:  # `_waits` printed that one and its cause
+        session.output.say(f"it waits ({denial.reason.value}): {denial.sentence}")
+    if not wait:
+        record: dict[str, object] = {
+            "id": asked.id,
+            "entity": str(found.entity),
+            "kind": standing.kind.value if standing is not None and standing.kind is not None else kind,
+            "state": asked.state.value,
+            "accepted": asked.accepted,
+            "message": asked.message,
+        }
+        record |= {
+            "waits": denial.reason.value if denial else None,
+            "waits_because": denial.sentence if denial else None,
+        }
+        record["warnings"] = warnings
+        session.output.show(View(COLUMNS, [record], document=record))
+        return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
+    if not asked.accepted:
+        session.output.say(asked.message)
+    entry = _wait(session, found, asked, timeout)
+    work = work_on(session, [entry]).get(entry.id)
+    ended = {**history_record(entry), **achieved(entry, work), "warnings": warnings}
+    session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
+    return OUTCOMES.get(entry.state, Code.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How compactions are asked for: their kind, where their verdict doesn't say, properties and pool."""
+
+    kind: CompactionKind
+    properties: dict[str, str]
+    pool: str | None
+
+
+def _many(
+    session: Session, target: str, where: Condition | None, worst: int | None, asking: Asking, *, yes: bool
+) -> int:
+    """Show what is asked for, and queue it with `yes`; what would be refused is shown with its reason."""
+    database = session.database(write=yes)
+    among = chosen(session, target, where)
+    if worst is None:
+        kinds = [(found, asking.kind, "") for found in among]
+    else:
+        kinds = [
+            (found, pick.kind, pick.explanation) for found, pick in most_in_need(Survey(session, among).judged(), worst)
+        ]
+    if (dropped := _dropped(asking.properties)) is not None:
+        session.output.say(f"warning: {dropped}")
+    skips = why_ineligible(session.places, [found for found, _, _ in kinds], database.schema.version)
+    wanted = [one for one, skip in zip(kinds, skips, strict=True) if skip is None]
+    requests = [
+        Request(
+            found.entity,
+            kind,
+            asking.pool or pool_of(found.table),
+            asking.properties,
+            initiator_id=f"{session.settings.host_name}-manual",
+        )
+        for found, kind, _ in wanted
+    ]
+    if asking.pool is not None and not database.schema.hive_4:
+        session.output.say(f"warning: {_NO_POOLS}")
+    answers = (
+        dict(zip((one.entity for one in requests), Queue(database).enqueue_all(requests), strict=True)) if yes else {}
+    )
+    kinds_there = {entry.id: entry.kind.value for entry in Queue(database).entries()} if answers else {}
+    records: list[Record] = []
+    for (found, kind, because), skip in zip(kinds, skips, strict=True):
+        answer = answers.get(found.entity)
+        said = skip.explanation if skip is not None else answer.message if answer is not None else because
+        records.append(
+            {
+                "id": answer.id if answer is not None else None,
+                "entity": str(found.entity),
+                "kind": (answer is not None and kinds_there.get(answer.id)) or kind.value,
+                "state": answer.state.value if answer is not None else None,
+                "accepted": answer.accepted if answer is not None else None,
+                "refused": skip.reason.value if skip is not None else None,
+                "message": said or None,
+            }
+        )
+    accepted = sum(answer.accepted for answer in answers.values())
+    count = plural(len(requests), "compaction")
+    footer = f"{accepted:,} of {count} queued" if yes else f"nothing is queued yet: --yes queues {count}"
+    empty = f"none of {plural(len(among), 'directory', 'directories')} is due"
+    session.output.show(View(MANY_COLUMNS, records, empty=empty, footer=footer if records else ""))
+    return Code.DONE if accepted or (requests and not yes) else Code.NOTHING_TO_DO
+
+
+def _dropped(properties: dict[str, str]) -> str | None:
+    """A sentence about the given properties that don't get into the queue; None when all do."""
+    dropped = sorted(NOT_ASKED_FOR & properties.keys())
+    return f"dropped {', '.join(dropped)}: such properties are set by Hive or the daemon only" if dropped else None
+
+
+def _waits(session: Session, asked: Enqueued) -> Denial | None:
+    """Why no worker may claim the entry now; None when one may."""
+    entry = Queue(session.database()).entry(asked.id) if asked.state is QueueState.INITIATED else None
+    return None if entry is None else control_records.waiting(session, [entry]).get(entry.id)
+
+
+def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:
+    began = time.monotonic()
+    with session.output.busy(f"{found.entity}: {asked.state.value}") as tell:
+        while True:
+            entry = Queue(session.database()).entry(asked.id)
+            if entry is None:
+                raise CompactorError(
+                    f"entry {asked.id} of {found.entity} is gone from queue and history: was the table dropped?"
+                )
+            if entry.state not in (QueueState.INITIATED, QueueState.WORKING):
+                return entry
+            waited = time.monotonic() - began
+            if timeout is not None and waited > timeout:
+                hint = ""
+                if entry.state is QueueState.INITIATED:
+                    denial = _waits(session, asked)
+                    hint = f"{denial.sentence}; " if denial else "is a daemon running (`compactor run`)? "
+                raise CompactorError(
+                    f"{found.entity} is still {entry.state.value} after {units.seconds(waited)}; {hint}entry {asked.id} stays queued"
+                )
+            tell(f"{found.entity}: {entry.state.value}" + (f" by {entry.worker_id}" if entry.worker_id else ""))
+            time.sleep(POLL_SECONDS)

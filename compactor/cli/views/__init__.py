@@ -1,0 +1,1 @@
+"""What several commands show: partitions and plans, and what compactions achieve."""

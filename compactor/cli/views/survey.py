@@ -1,0 +1,137 @@
+"""
+Surveys many tables and partitions: lists each directory once, and keeps what readers pay there and what the Initiator
+decides, by any thresholds.
+
+Changes nothing. Calls the functions that the Initiator decides by.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.acid.snapshot import AcidState, data_files
+from compactor.cli.naming.lookup import Found
+from compactor.cli.session import Session
+from compactor.cli.views.drawing import Totals, items_of, read_totals
+from compactor.cli.views.inspection import candidates, failing, judge, look, why_ineligible
+from compactor.errors import CompactorError
+from compactor.planning.picker import Pick, Skip, Thresholds
+from compactor.roles.initiator.rules import thresholds_from
+from compactor.storage.registry import storage_for
+from compactor.words import one_line
+
+LISTED_AT_ONCE: Final = 16
+SMALL_FILE: Final = 16 << 20
+"""Bytes below which a file that a query opens counts as small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """
+    One table or partition.
+
+    Args:
+        verdict: the Initiator's; None where the directory can't be read.
+        read: what a query that starts now opens.
+        small_files: of these files, those below `SMALL_FILE`.
+        obsolete_bytes: that no query reads any more.
+        why_not: why the directory can't be read; empty where it can.
+    """
+
+    found: Found
+    verdict: Pick | Skip | None
+    read: Totals
+    small_files: int = 0
+    obsolete_bytes: int = 0
+    why_not: str = ""
+
+    @property
+    def score(self) -> float:
+        return self.verdict.score if isinstance(self.verdict, Pick) else 0.0
+
+
+class Survey:
+    """
+    Lists tables and partitions, and judges them.
+
+    Args:
+        among: each is listed once, `LISTED_AT_ONCE` at a time.
+        told: called with the number of directories that were listed.
+    """
+
+    def __init__(self, session: Session, among: Sequence[Found], told: Callable[[int], None] = lambda _: None) -> None:
+        database = session.database()
+        self._among = among
+        tables = {one.table.full_name: one.table for one in among}
+        self._moments = {name: look(database, table) for name, table in tables.items()}
+        self._candidates = candidates(database)
+        self._failing = failing(database, session.settings, among)
+        self._skips = why_ineligible(session.places, among, database.schema.version)
+        self._defaults = thresholds_from(session.settings.initiator.thresholds)
+        done = 0
+        self._listed: list[tuple[AcidState, AcidState] | str] = []
+        with ThreadPoolExecutor(LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
+            for states in pool.map(self._list, among):
+                self._listed.append(states)
+                done += 1
+                told(done)
+
+    def _list(self, found: Found) -> tuple[AcidState, AcidState] | str:
+        try:
+            moment = self._moments[found.table.full_name]
+            return moment.resolve(storage_for(found.location).list_tree(found.location))
+        except CompactorError as error:
+            return one_line(error)
+
+    def judged(self, thresholds: Thresholds | None = None) -> list[Surveyed]:
+        """
+        Each of them, in their order.
+
+        Args:
+            thresholds: in place of those of the settings; a table's own still count.
+        """
+        return [
+            self._judged(found, states, skip, thresholds or self._defaults)
+            for found, states, skip in zip(self._among, self._listed, self._skips, strict=True)
+        ]
+
+    def _judged(
+        self, found: Found, states: tuple[AcidState, AcidState] | str, skip: Skip | None, defaults: Thresholds
+    ) -> Surveyed:
+        if isinstance(states, str):
+            return Surveyed(found, skip, Totals(0, 0, 0), why_not=states)
+        reader, compactor = states
+        verdict = judge(
+            found,
+            compactor,
+            self._candidates.get(found.entity),
+            self._moments[found.table.full_name],
+            defaults,
+            ineligible=skip,
+            failing=found.entity in self._failing,
+        )
+        items = items_of(reader, compactor, insert_only=found.table.insert_only)
+        gone = [file.length for listed in (*reader.obsolete, *reader.aborted) for file in listed.files]
+        opened = [reader.base] if reader.base is not None else []
+        insert_only = found.table.insert_only
+        files = [file for listed in (*opened, *reader.deltas) for file in data_files(listed, insert_only)]
+        return Surveyed(
+            found,
+            verdict,
+            read_totals(items),
+            sum(file.length < SMALL_FILE for file in (*files, *reader.originals)),
+            sum(gone) + sum(file.length for file in reader.obsolete_originals),
+        )
+
+
+def worst(surveyed: Sequence[Surveyed], most: int) -> list[tuple[Found, Pick]]:
+    """Those that are due, most in need first, each with its verdict."""
+    due = [(one.found, one.verdict) for one in surveyed if isinstance(one.verdict, Pick)]
+    return sorted(due, key=lambda item: (-item[1].score, str(item[0].entity)))[:most]
+
+
+def listed(tell: Callable[[str], None], of: int) -> Callable[[int], None]:
+    """Tells how many directories were listed: about twenty times, for where there is no terminal each is a line."""
+    step = max(1, of // 20)
+    return lambda done: tell(f"{done:,} of {of:,} listed") if done % step == 0 else None

@@ -1,0 +1,1 @@
+"""The manual pages, one for each command; `python -m docs.man` writes them anew."""
