@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote
 
 from compactor.errors import SettingsError
 from compactor.metastore.db.dialects import DIALECTS
+from compactor.metastore.db.dialects.address import written
 
 FILES: Final = ("core-site.xml", "hive-site.xml", "metastore-site.xml", "hivemetastore-site.xml")
 """Read in this order, as Hive does: a later file's value counts."""
@@ -257,8 +258,12 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
     whose, _, server = given["server"].rpartition("@")  # with a password, which isn't taken over
     name = user.value if user is not None else options.get("user", whose.partition(":")[0])
     whom = f"{quote(name, safe='')}@" if name else ""
-    query = f"?{urlencode(kept)}" if kept else ""
-    return f"{dialect.schemes[0]}://{whom}{server}/{given['database']}{query}"
+    if "," in server and not dialect.several_servers:
+        notes.append(
+            f"{url.source} names several servers, and {dialect.name}'s driver takes one: database.url needs an address that leads to the primary"
+        )
+        server = server.partition(",")[0]
+    return written(dialect, whom, server, given["database"], kept)
 
 
 def _clashes(found: Mapping[str, Property]) -> list[str]:

@@ -9,7 +9,7 @@ from tests.cluster.network import Island
 from tests.cluster.network import UnavailableError as NoNetworkError
 from tests.cluster.zookeeper_servers import zookeeper
 from tests.crash.scene import url_of
-from tests.metastore.databases import postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import mariadb, postgres  # noqa: F401 - fixtures
 from tests.metastore.servers import UnavailableError
 from tests.needs import missing
 
@@ -57,10 +57,10 @@ def island():
 
 @pytest.fixture
 def fleet(request, tmp_path):
-    """Daemons on PostgreSQL; the parameter says of which Hive, and how many ZooKeeper servers elect."""
-    version, servers = getattr(request, "param", ("4.0.0", 1))
+    """Daemons on a shared metastore; the parameter says of which kind, and how many ZooKeeper servers elect."""
+    kind, servers = getattr(request, "param", ("postgres-4", 1))
     name = {1: "zookeeper_1", 3: "zookeeper_trio"}.get(servers)
     section = {"hosts": request.getfixturevalue(name).hosts, "root": f"/fencing-{next(_ROOTS)}"} if name else None
-    made = Fleet(url_of(version, request, tmp_path), tmp_path, section)
+    made = Fleet(url_of(kind, request, tmp_path), tmp_path, section)
     yield made
     made.end()

@@ -38,6 +38,8 @@ class Relay:
         self.port = int(self._listening.getsockname()[1])
         self._open = threading.Event()
         self._open.set()
+        self._answering = threading.Event()
+        self._answering.set()
         self._sockets: list[socket.socket] = []
         self._ended = False
         threading.Thread(target=self._accept, daemon=True).start()
@@ -47,6 +49,16 @@ class Relay:
 
     def mend(self) -> None:
         self._open.set()
+
+    def mute(self) -> None:
+        """From now on servers hear their clients and clients hear no answer, until their server is gone."""
+        self._answering.clear()
+
+    def turn(self, target: int) -> None:
+        """Lead new connections to another server, whose answers pass; those that there are stay as they are."""
+        self._target = target
+        self._answering = threading.Event()
+        self._answering.set()
 
     def __enter__(self) -> Self:
         return self
@@ -80,14 +92,15 @@ class Relay:
             return
         server.settimeout(None)
         self._sockets.append(server)
-        for one, other in ((client, server), (server, client)):
-            threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+        for one, other, answering in ((client, server, None), (server, client, self._answering)):
+            threading.Thread(target=self._pass, args=(one, other, answering), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass(self, one: socket.socket, other: socket.socket, answering: threading.Event | None) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(65536):
                 self._open.wait()
-                other.sendall(data)
+                if answering is None or answering.is_set():
+                    other.sendall(data)
         for end in (one, other):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -101,7 +101,7 @@ def fleet(request, tmp_path):
     section = (
         {"hosts": servers.hosts, "root": f"/control-{next(_roots)}", "session_timeout_seconds": 20} if servers else None
     )
-    made = Paused(url_of("4.0.0", request, tmp_path), tmp_path, section)
+    made = Paused(url_of("postgres-4", request, tmp_path), tmp_path, section)
     yield made
     made.end()
 

@@ -23,7 +23,7 @@ def test_elected_by_zookeeper(fleet, step):
     stop_succeed_continue(fleet, step)
 
 
-@pytest.mark.parametrize("fleet", [("3.1.0", 1)], indirect=True)
+@pytest.mark.parametrize("fleet", [("postgres-3", 1)], indirect=True)
 @pytest.mark.parametrize("step", [steps.WORKER_VERIFIED, steps.WORKER_PUBLISHED, steps.CLEANER_TRASHED])
 def test_on_hive_3(fleet, step):
     """Without transactions the rename is the commit, and the staging directory the fence."""
@@ -33,8 +33,8 @@ def test_on_hive_3(fleet, step):
 @pytest.mark.parametrize(
     ("fleet", "step"),
     [
-        *((("4.0.0", 1), step) for step in steps.RECOVERY_STEPS),
-        *((("3.1.0", 1), step) for step in steps.RECOVERY_STEPS if step != steps.RECOVERY_ABORTED),
+        *((("postgres-4", 1), step) for step in steps.RECOVERY_STEPS),
+        *((("postgres-3", 1), step) for step in steps.RECOVERY_STEPS if step != steps.RECOVERY_ABORTED),
     ],
     indirect=["fleet"],
 )

@@ -5,13 +5,30 @@ had died.
 
 import pytest
 
+from compactor.roles import steps
 from tests.cluster.fencing import OWN_STEPS, stop_succeed_continue
 
-pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+LOCKED = [
+    steps.INITIATOR_QUEUED,
+    steps.WORKER_LOCKED,
+    steps.WORKER_PUBLISHED,
+    steps.WORKER_COMMITTED,
+    steps.CLEANER_SELECTED,
+    steps.CLEANER_TRASHED,
+    steps.CLEANER_MARKED,
+]
+"""At these the first holds a mutex, a lock or a transaction that the server must end, or has just ended one."""
 
 
-@pytest.mark.parametrize("fleet", [("4.0.0", 0)], indirect=True)
-@pytest.mark.parametrize("step", OWN_STEPS)
+@pytest.mark.parametrize(
+    ("fleet", "step"),
+    [
+        *(pytest.param(("postgres-4", 0), step, marks=pytest.mark.postgres) for step in OWN_STEPS),
+        *(pytest.param(("mariadb-4", 0), step, marks=pytest.mark.mariadb) for step in LOCKED),
+    ],
+    indirect=["fleet"],
+)
 def test_elected_by_the_database_alone(fleet, step):
     """The server ends the silent transaction that holds the mutex; whoever held it notices."""
     stop_succeed_continue(fleet, step)

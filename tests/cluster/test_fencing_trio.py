@@ -10,7 +10,7 @@ from tests.cluster.fencing import OWN_STEPS, stop_succeed_continue
 pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("fleet", [("4.0.0", 3)], indirect=True)
+@pytest.mark.parametrize("fleet", [("postgres-4", 3)], indirect=True)
 @pytest.mark.parametrize("step", OWN_STEPS)
 def test_whose_leader_dies_meanwhile(fleet, zookeeper_trio, step):
     """

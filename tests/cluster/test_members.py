@@ -34,7 +34,7 @@ def fleet(request, tmp_path):
     section = (
         {"hosts": servers.hosts, "root": f"/members-{next(_roots)}", "session_timeout_seconds": 8} if servers else None
     )
-    made = Fleet(url_of("4.0.0", request, tmp_path), tmp_path, section)
+    made = Fleet(url_of("postgres-4", request, tmp_path), tmp_path, section)
     yield made
     made.end()
 

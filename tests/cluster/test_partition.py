@@ -31,8 +31,9 @@ from tests.cluster.network import Relay, enter
 from tests.cluster.test_election import until
 from tests.cluster.zookeeper_servers import TICK_MS, zookeeper
 from tests.crash.scene import PATIENCE, ended, url_of
+from tests.metastore.databases import kinds
 
-pytestmark = [pytest.mark.cluster, pytest.mark.postgres, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 _roots = itertools.count(1)
 CONNECT_SECONDS = 3
 LEAD_SECONDS = 4.0
@@ -50,13 +51,15 @@ STATES = {
     steps.RECOVERY_FREED: [[QueueState.INITIATED], [QueueState.WORKING]],
 }
 """Queue and history at each step."""
+WAITING = (steps.WORKER_RAN, steps.WORKER_PUBLISHED, steps.CLEANER_TRASHED)
+"""After these the daemon asks the database first of all."""
 
 
 @pytest.fixture
 def fleet(request, tmp_path, zookeeper_1):
-    """Daemons on PostgreSQL, coordinated by ZooKeeper; by parameter on another Hive."""
+    """Daemons on PostgreSQL and Hive 4, coordinated by ZooKeeper; by parameter on another kind of metastore."""
     section = {"hosts": zookeeper_1.hosts, "root": f"/partition-{next(_roots)}"}
-    made = Fleet(url_of(getattr(request, "param", "4.0.0"), request, tmp_path), tmp_path, section)
+    made = Fleet(url_of(getattr(request, "param", "postgres-4"), request, tmp_path), tmp_path, section)
     yield made
     made.end()
 
@@ -150,7 +153,14 @@ def passed(running, step):
     return sum(event.get("step") == step for event in running.events())
 
 
-@pytest.mark.parametrize("step", OWN_STEPS)
+@pytest.mark.parametrize(
+    ("fleet", "step"),
+    [
+        *(pytest.param("postgres-4", step, marks=pytest.mark.postgres) for step in OWN_STEPS),
+        *(pytest.param("mariadb-4", step, marks=pytest.mark.mariadb) for step in WAITING),
+    ],
+    indirect=["fleet"],
+)
 def test_cut_off_with_its_warehouse(fleet, island, away, step):
     """
     Its session expires, its transaction ends, another one does the work: what it goes on with comes to nothing; with
@@ -159,13 +169,15 @@ def test_cut_off_with_its_warehouse(fleet, island, away, step):
     cut_succeed_mend(fleet, island, away, step)
 
 
-@pytest.mark.parametrize("fleet", ["3.1.0"], indirect=True)
+@pytest.mark.postgres
+@pytest.mark.parametrize("fleet", ["postgres-3"], indirect=True)
 @pytest.mark.parametrize("step", [steps.WORKER_RAN, steps.WORKER_PUBLISHED, steps.CLEANER_TRASHED])
 def test_on_hive_3(fleet, island, away, step):
     """Where the rename is the commit, the look before it asks the database, and finds nobody."""
     cut_succeed_mend(fleet, island, away, step)
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("step", steps.RECOVERY_STEPS)
 def test_cut_off_while_it_clears_up_after_the_dead(fleet, island, away, step):
     """
@@ -178,12 +190,13 @@ def test_cut_off_while_it_clears_up_after_the_dead(fleet, island, away, step):
     cut_succeed_mend(fleet, island, away, step)
 
 
-def test_no_statement_waits_for_ever(postgres, island, tmp_path):
+@pytest.mark.parametrize("kind", kinds(["postgres-4", "mariadb-4"]))
+def test_no_statement_waits_for_ever(request, kind, island, tmp_path):
     """
     The cable is pulled while a program asks the database again and again: it is told that nobody answers, and not after
     the quarter of an hour TCP would take.
     """
-    url = make_url(postgres.create("4.0.0"))
+    url = make_url(url_of(kind, request, tmp_path))
     said = tmp_path / "said"
     with Relay(url.port, island.shore) as relay:
         address = url.set(host=island.shore, port=relay.port).render_as_string(hide_password=False)

@@ -82,7 +82,9 @@ class HdfsFleet(Fleet):
 def fleet(request, tmp_path, zookeeper_1, hdfs_directory):
     """A daemon's world: PostgreSQL, ZooKeeper, and a warehouse on HDFS."""
     section = {"hosts": zookeeper_1.hosts, "root": f"/partition-hdfs-{next(_roots)}", "session_timeout_seconds": 4}
-    made = HdfsFleet(url_of(getattr(request, "param", "4.0.0"), request, tmp_path), tmp_path, section, hdfs_directory)
+    made = HdfsFleet(
+        url_of(getattr(request, "param", "postgres-4"), request, tmp_path), tmp_path, section, hdfs_directory
+    )
     yield made
     made.end()
 
@@ -139,7 +141,7 @@ def test_cut_off_from_its_warehouse(fleet, cable, start, step, how):
     cut_mend(fleet, cable, start, step, how)
 
 
-@pytest.mark.parametrize("fleet", ["3.1.0"], indirect=True)
+@pytest.mark.parametrize("fleet", ["postgres-3"], indirect=True)
 def test_on_hive_3(fleet, cable, start):
     """Where the rename is the commit: cut off right before it, it is made once."""
     cut_mend(fleet, cable, start, steps.WORKER_VERIFIED, "cut")

@@ -18,7 +18,7 @@ _roots = itertools.count(1)
 def scene(request, tmp_path, zookeeper_1):
     """On PostgreSQL, with ZooKeeper."""
     section = {"hosts": zookeeper_1.hosts, "root": f"/poison-{next(_roots)}", "session_timeout_seconds": 1}
-    made = Poisoned(url_of("4.0.0", request, tmp_path), tmp_path, zookeeper=section)
+    made = Poisoned(url_of("postgres-4", request, tmp_path), tmp_path, zookeeper=section)
     yield made
     made.end()
 

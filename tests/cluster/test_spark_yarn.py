@@ -228,7 +228,7 @@ class OnYarn(Scene):
 @pytest.fixture
 def scene(tmp_path, request, yarn):
     """On a metastore that several processes may use. Executors never come: what was submitted is there, and waits."""
-    made = OnYarn(url_of("4.0.0", request, tmp_path), tmp_path, **IDLE)
+    made = OnYarn(url_of("postgres-4", request, tmp_path), tmp_path, **IDLE)
     yield made
     made.end()
     for found in yarn.applications("compactor"):

@@ -16,8 +16,7 @@ from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import QueueState
 from tests.crash import launcher
-from tests.metastore.servers import UnavailableError, schema_script
-from tests.needs import missing
+from tests.metastore.databases import require_schema, server_for
 from tests.reference.compare import assert_as_expected
 
 PATIENCE = 120.0
@@ -149,15 +148,16 @@ def ended(process: BaseProcess) -> int | None:
     return process.exitcode
 
 
-def url_of(version: str | None, request, folder: Path) -> str:
-    """A new metastore's address: embedded, or on PostgreSQL with Hive's schema of that version."""
-    if version is None:
+def url_of(kind: str, request, folder: Path) -> str:
+    """A new metastore's address, by its kind (`tests.metastore.databases`)."""
+    if kind == "sqlite":
         return f"sqlite:///{folder}/metastore.db"
-    try:
-        schema_script(version)
-    except UnavailableError as error:
-        missing(str(error))
-    return request.getfixturevalue("postgres").create(version)
+    version, server = require_schema(kind), server_for(request, kind)
+    if kind.startswith("postgres"):
+        return server.create(version)  # a copy of a template, which takes less than emptying
+    url = server.borrow(version)
+    request.addfinalizer(lambda: server.give_back(version, url))
+    return url
 
 
 def given_back_and_compacted(scene: Scene) -> None:

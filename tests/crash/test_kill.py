@@ -18,6 +18,7 @@ from compactor.metastore.model import Entity
 from compactor.roles import steps
 from tests.crash import launcher
 from tests.crash.scene import Scene, ended, send
+from tests.metastore.databases import on
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
 
@@ -51,9 +52,14 @@ SHARED = [
 ]
 
 
-@pytest.mark.postgres
-@pytest.mark.parametrize("scene", ["4.0.0", "3.1.0"], indirect=True)
-@pytest.mark.parametrize("step", SHARED)
+@pytest.mark.parametrize(
+    ("scene", "step"),
+    [
+        *(on(kind, step) for kind in ("postgres-4", "postgres-3", "mariadb-4") for step in SHARED),
+        on("mariadb-3", steps.WORKER_PUBLISHED),
+    ],
+    indirect=["scene"],
+)
 def test_killed_on_a_shared_metastore_it_converges(scene, step):
     """There others could be alive: the dead one is known by its file, its transaction or lock times out."""
     kill_and_converge(scene, step)
@@ -73,9 +79,14 @@ def test_killed_between_two_parts_the_rest_is_done(scene, step, waits):
     rest_is_done(scene, step, waits=waits)
 
 
-@pytest.mark.postgres
-@pytest.mark.parametrize("scene", ["4.0.0", "3.1.0"], indirect=True)
-@pytest.mark.parametrize(("step", "waits"), [(steps.WORKER_COMMITTED, False), (steps.CLEANER_MARKED, True)])
+@pytest.mark.parametrize(
+    ("scene", "step", "waits"),
+    [
+        *(on(kind, steps.WORKER_COMMITTED, False) for kind in ("postgres-4", "postgres-3")),
+        *(on(kind, steps.CLEANER_MARKED, True) for kind in ("postgres-4", "postgres-3", "mariadb-4")),
+    ],
+    indirect=["scene"],
+)
 def test_killed_between_two_parts_on_a_shared_metastore(scene, step, waits):
     """As above, by the leader among several daemons."""
     rest_is_done(scene, step, waits=waits)

@@ -32,7 +32,12 @@ SCHEMAS = {"4": "4.0.0", "4.3": "4.3.0", "3": "3.1.0"}
 """Hive's schema, by the end of the kind of metastore."""
 SCRIPTS = {"postgres": "postgres", "mariadb": "mysql", "mysql5": "mysql"}
 """Hive's word for a product, by the beginning of the kind of metastore."""
-MARKS = {"postgres": [pytest.mark.postgres], "mariadb": [pytest.mark.mariadb], "mysql5": [pytest.mark.mariadb]}
+MARKS = {
+    "postgres": [pytest.mark.postgres],
+    "mariadb": [pytest.mark.mariadb],
+    "mysql5": [pytest.mark.mariadb],
+    "galera": [pytest.mark.mariadb],
+}
 MARKS |= {product: [pytest.mark.long] for product in STAND_INS}
 
 
@@ -128,7 +133,12 @@ def require_schema(kind: str) -> str:
 
 def kinds(names: Iterable[str]) -> list[object]:
     """Parameters of a fixture or a test: kinds of metastore, with the marks of what they need."""
-    return [pytest.param(name, marks=MARKS.get(name.partition("-")[0], ())) for name in names]
+    return [on(name) for name in names]
+
+
+def on(kind: str, *values: object) -> object:
+    """A test's parameters: a kind of metastore, with the marks of what it needs, and others."""
+    return pytest.param(kind, *values, marks=MARKS.get(kind.partition("-")[0], ()))
 
 
 def server_for(request: pytest.FixtureRequest, kind: str):

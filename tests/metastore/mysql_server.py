@@ -24,6 +24,7 @@ from pathlib import Path
 import pymysql
 from pymysql.constants import CLIENT
 
+from compactor.metastore.db.own_tables import OWN_TABLES
 from tests.metastore.servers import (
     COPY_PLUGIN,
     GUARDED,
@@ -49,9 +50,10 @@ class MySQLServer(Lending):
     Args:
         product: "mariadb" or "mysql5".
         options: of the server, besides those for speed.
+        preload: a library for the server.
     """
 
-    def __init__(self, product: str, *options: str) -> None:
+    def __init__(self, product: str, *options: str, preload: Path | None = None) -> None:
         super().__init__()
         self.product = product
         self._program, self._install = _programs(product)
@@ -67,6 +69,7 @@ class MySQLServer(Lending):
         self._data = self._home / "data"
         self._socket = self._home / "socket"
         self._more = options
+        self._environment = os.environ | ({} if preload is None else {"LD_PRELOAD": str(preload)})
         self._numbers = itertools.count(1)
         self._server: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -74,6 +77,29 @@ class MySQLServer(Lending):
         self.port = 0
 
     def start(self) -> None:
+        self.begin()
+        self.sql(
+            "mysql",
+            f"CREATE USER '{USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;"
+            f"CREATE USER '{JAVA_USER}'@'127.0.0.1' IDENTIFIED BY '{JAVA_USER}'; GRANT ALL ON *.* TO '{JAVA_USER}'@'127.0.0.1';"
+            f"CREATE USER '{GUARDED}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
+        )
+
+    def begin(self) -> None:
+        """Start without users, in a new folder; on another port where one was taken meanwhile."""
+        self._set_up()
+        for attempt in range(5):
+            self.port = free_port()
+            try:
+                self.come_back()
+            except UnavailableError:
+                self._end()
+                if attempt == 4:
+                    raise
+            else:
+                return
+
+    def _set_up(self) -> None:
         if os.geteuid() == 0:
             shutil.chown(self._home, self._account, pwd.getpwnam(self._account).pw_gid)
         done = subprocess.run(
@@ -88,14 +114,6 @@ class MySQLServer(Lending):
             raise UnavailableError(
                 f"{self.product} can't be set up: {' '.join((done.stdout + done.stderr).split())[-500:]}"
             )
-        self.port = free_port()
-        self.come_back()
-        self.sql(
-            "mysql",
-            f"CREATE USER '{USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;"
-            f"CREATE USER '{JAVA_USER}'@'127.0.0.1' IDENTIFIED BY '{JAVA_USER}'; GRANT ALL ON *.* TO '{JAVA_USER}'@'127.0.0.1';"
-            f"CREATE USER '{GUARDED}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
-        )
 
     def come_back(self) -> None:
         """Start, or start again with what was committed."""
@@ -123,6 +141,7 @@ class MySQLServer(Lending):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=self._environment,
                 start_new_session=True,
                 **self._as_account(),
             )
@@ -152,20 +171,34 @@ class MySQLServer(Lending):
     def go_away(self) -> None:
         """Break off every connection, and let nobody in."""
         assert self._server is not None
-        assert self._guard is not None
-        self._guard.communicate(b"stopped\n")
+        self._leave_unguarded()
         self._server.terminate()
         self._server.wait(60)
+
+    def die(self) -> None:
+        """End at once, without a word to anybody."""
+        self._end()
+
+    def signal(self, number: int) -> None:
+        assert self._server is not None
+        self._server.send_signal(number)
 
     def stop(self) -> None:
         if self._watching is not None:
             self._watching.close()
-        if self._guard is not None:
-            self._guard.communicate(b"stopped\n")
+        self._end()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _end(self) -> None:
+        self._leave_unguarded()
         if self._server is not None:
             self._server.kill()
             self._server.wait(60)
-        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _leave_unguarded(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.communicate(b"stopped\n")
 
     def url(self, database: str, user: str = USER) -> str:
         return f"mysql://{user}@127.0.0.1:{self.port}/{database}"
@@ -181,7 +214,9 @@ class MySQLServer(Lending):
         return self.url(name)
 
     def _how_to_empty(self, name: str) -> str:
-        """The statements that bring every table of a database back to what its schema script left in it."""
+        """
+        The statements that bring every table of a database back to what its schema script left in it, and drop ours.
+        """
         statements = [
             "SET lock_wait_timeout = 20, innodb_lock_wait_timeout = 20, foreign_key_checks = 0, sql_mode = 'NO_AUTO_VALUE_ON_ZERO'"
         ]
@@ -196,6 +231,7 @@ class MySQLServer(Lending):
                 f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{name}' AND auto_increment IS NOT NULL"
             )
             statements += [f"ALTER TABLE `{table}` AUTO_INCREMENT = 1" for (table,) in cursor.fetchall()]
+        statements += [f"DROP TABLE IF EXISTS `{table.name}`" for table in OWN_TABLES]
         return ";\n".join(statements)
 
     def load(self, database: str, script: str) -> None:

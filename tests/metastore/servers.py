@@ -156,9 +156,14 @@ class Lending(ABC):
 
 
 class PostgresServer(Lending):
-    """One running server; `create` makes a fresh database and returns its URL."""
+    """
+    One running server; `create` makes a fresh database and returns its URL.
 
-    def __init__(self) -> None:
+    Args:
+        options: of the server, besides those for speed.
+    """
+
+    def __init__(self, *options: str) -> None:
         super().__init__()
         self._bin = _binaries()
         self._account = "postgres" if os.geteuid() == 0 else getpass.getuser()
@@ -171,19 +176,43 @@ class PostgresServer(Lending):
         self._data = self._home / "data"
         self._numbers = itertools.count(1)
         self._guard: subprocess.Popen[bytes] | None = None
+        self._more = options
         self._options = ""
         self._watching: psycopg.Connection[tuple[int]] | None = None
         self.port = 0
 
     def start(self) -> None:
-        if os.geteuid() == 0:
-            shutil.chown(self._home, self._account, pwd.getpwnam(self._account).pw_gid)
+        self._own_home()
         self._run("initdb", "-D", self._data, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
         rules = self._data / "pg_hba.conf"
         rules.write_text(f"host all {GUARDED} 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+        self._begin()
+        self.sql("postgres", f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'")
+
+    def follow(self, primary: "PostgresServer") -> None:
+        """Start as a standby of another server."""
+        self._own_home()
+        source = f"host=127.0.0.1 port={primary.port} user={USER}"
+        self._run("pg_basebackup", "-D", self._data, "-d", source, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._begin()
+
+    def promote(self) -> None:
+        """From a standby to a primary."""
+        self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "promote")
+
+    def die(self) -> None:
+        """End at once, without a word to anybody."""
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+
+    def _own_home(self) -> None:
+        if os.geteuid() == 0:
+            shutil.chown(self._home, self._account, pwd.getpwnam(self._account).pw_gid)
+
+    def _begin(self) -> None:
+        """On a port of its own, with a guard."""
         for attempt in range(5):
             self.port = free_port()
-            self._options = f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off -c full_page_writes=off -c max_connections=200"
+            self._options = f"-p {self.port} -k {self._home} -c listen_addresses=127.0.0.1 -c fsync=off -c full_page_writes=off -c max_connections=200{''.join(f' -c {one}' for one in self._more)}"
             try:
                 self._run(
                     "pg_ctl", "-D", self._data, "-w", "-t", "60", "-l", self._home / "log", "-o", self._options, "start"
@@ -193,7 +222,6 @@ class PostgresServer(Lending):
                 if attempt == 4:
                     raise
         self._guard = self._guarded()
-        self.sql("postgres", f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'")
 
     def _guarded(self) -> subprocess.Popen[bytes]:
         """A process that ends the server when we are gone, however that came about: its input ends then."""

@@ -8,7 +8,7 @@ import threading
 import pytest
 from sqlalchemy import delete, update
 
-from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError, UnreachableError
 from compactor.metastore.compaction_queue.commits import committed
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueState
@@ -242,3 +242,42 @@ def lose_the_answer(database, monkeypatch, *, before):
         return connection.commit()
 
     monkeypatch.setattr(dialect, "do_commit", losing)
+
+
+def test_a_commit_that_is_under_way_still_is_known_when_it_arrives(shared_database, monkeypatch):
+    """
+    The connection was lost, and the server goes on with the commit after the tables were read: it isn't taken for
+    another's.
+    """
+    entry, txn_id = working(shared_database)
+    queue, write = Queue(shared_database), shared_database.write
+    sent = []
+
+    def unanswered(change):
+        sent.append(change)
+        if len(sent) == 1:
+            raise OutcomeUnknownError("no answer")
+        write(sent[0])
+        return write(change)
+
+    monkeypatch.setattr(shared_database, "write", unanswered)
+    queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id)
+    assert len(sent) == 2
+    assert queue.entry(entry.id).state is QueueState.READY_FOR_CLEANING
+
+
+@pytest.mark.parametrize("error", [UnreachableError, RetryableError])
+def test_a_lost_answer_that_cannot_be_looked_up_stays_unknown(database, monkeypatch, error):
+    """Nobody is told that nothing happened when the tables can't be read after that."""
+    entry, txn_id = working(database)
+
+    def unanswered(_):
+        raise OutcomeUnknownError("no answer")
+
+    def away(_):
+        raise error("away")
+
+    monkeypatch.setattr(database, "write", unanswered)
+    monkeypatch.setattr(database, "read", away)
+    with pytest.raises(OutcomeUnknownError):
+        Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)

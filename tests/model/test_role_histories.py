@@ -16,7 +16,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import parse_original_file
 from compactor.metastore.model import Entity
 from tests import strategies
-from tests.metastore.databases import metastore, postgres  # noqa: F401 - a fixture
+from tests.metastore.databases import mariadb, metastore, postgres  # noqa: F401 - fixtures among them
 from tests.model.examples import BESIDE_READERS, OF_JOINED_FILES
 from tests.model.histories import KINDS, History
 from tests.model.option_sets import play_lives
@@ -84,7 +84,7 @@ class Options:
 
 METASTORES, SIZES = ("sqlite", "postgres-3"), (1, 1500, 64 << 20)
 """Hive 4 on an embedded metastore, Hive 3.1 on PostgreSQL."""
-ALL = [Options(*one) for one in itertools.product(METASTORES, KINDS, SIZES)]
+ALL = [Options(*one) for one in itertools.product((*METASTORES, "mariadb-3"), KINDS, SIZES)]
 EACH = [
     Options(where, kind, SIZES[(number + place) % 3])
     for number, where in enumerate(METASTORES)
@@ -173,6 +173,7 @@ def test_results_of_hives_merge_compaction_are_compacted_and_cleaned(request, tm
 
 @pytest.mark.long
 @pytest.mark.postgres
+@pytest.mark.mariadb
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("_", range(2))
 def test_no_row_and_no_file_is_lost_in_long_histories(request, tmp_path, _):

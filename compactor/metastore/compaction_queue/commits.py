@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
-from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError, UnreachableError
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, noted
 from compactor.metastore.compaction_queue.guards import lock_open, lost, owned, update_owned
 from compactor.metastore.compaction_queue.rows import find
@@ -110,12 +110,28 @@ class Commits:
     ) -> None:
         """Implements `Queue.mark_compacted_and_commit`."""
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
-        try:
-            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, follow_up))
-        except OutcomeUnknownError:
-            if self._settled(entry, txn_id):
+
+        unknown = False
+        while True:
+            try:
+                self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, follow_up))
+            except OutcomeUnknownError as error:
+                try:
+                    if self._settled(entry, txn_id):
+                        return
+                except (UnreachableError, RetryableError):
+                    raise error from None
+                if unknown:
+                    raise
+                unknown = True
+            except OwnershipLostError:
+                # The transaction may have ended by the commit without an answer, which was under way still when the
+                # tables were read; or by that of an earlier call, after which they couldn't be read.
+                if not ((unknown or self._schema.hive_4) and self._settled(entry, txn_id)):
+                    raise
                 return
-            self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, follow_up))
+            else:
+                return
 
     def _commit(
         self,

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -80,7 +81,7 @@ class Database:
         where = self._url
         if self.embedded:
             return str(where.database)
-        host = (where.host or "localhost") + (f":{where.port}" if where.port else "")
+        host = ",".join(address.hosts(where))
         return f"{where.get_backend_name()}://{where.username + '@' if where.username else ''}{host}/{where.database or ''}"
 
     def __enter__(self) -> Self:
@@ -299,7 +300,8 @@ class Database:
             self.engine.connect() as connection,
             locked_row(connection, self.dialect, self.schema, name, wait_seconds) as value,
         ):
-            with Keeper(connection, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
+            holds = partial(self.dialect.holds, table=self.schema.aux_table)
+            with Keeper(connection, holds, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
                 mutex = Mutex(value, keeper)
                 yield mutex
             if mutex.kept is not None and self.schema.hive_4:

@@ -7,12 +7,12 @@ mutex.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from compactor.errors import MutexHeldError, OwnershipLostError, RetryableError
@@ -58,12 +58,14 @@ class Keeper:
 
     Args:
         connection: no other code uses it inside the block.
+        ask: sends a statement; raises SQLAlchemyError when the transaction has ended.
         every: seconds between two signs of life.
         what: for messages.
     """
 
-    def __init__(self, connection: Connection, every: float, what: str) -> None:
+    def __init__(self, connection: Connection, ask: Callable[[Connection], None], every: float, what: str) -> None:
         self._connection = connection
+        self._ask = ask
         self._every = every
         self._what = what
         self._lock = threading.Lock()
@@ -86,17 +88,17 @@ class Keeper:
         Send a statement to the server.
 
         Raises:
-            OwnershipLostError: the server ended the transaction.
+            OwnershipLostError: the server ended the transaction, or takes no writes any more.
         """
         with self._lock:
             if self._lost is None:
                 try:
-                    self._connection.execute(select(literal_column("1")))
+                    self._ask(self._connection)
                 except SQLAlchemyError as error:
                     self._lost = type(getattr(error, "orig", None) or error).__name__
             if self._lost is not None:
                 raise OwnershipLostError(
-                    f"{self._what} is lost: the database ended the transaction that held it ({self._lost})"
+                    f"{self._what} is lost: the database ended the transaction that held it, or takes no writes any more ({self._lost})"
                 )
 
     def _run(self) -> None:

@@ -251,7 +251,6 @@ class AbortCleaner:
         Check before what was aborted is forgotten and, with a location, before anything there is moved or deleted.
         """
         assert self._held is not None
-        self._held.check()
         now = self._services.catalog.find_table(entity.database, entity.table)
         if now is None or now.tbl_id != table.tbl_id:
             raise RefusedError(
@@ -262,6 +261,7 @@ class AbortCleaner:
             if (lister := self._lister(entity)) is not None:
                 raise MayBeListedError(f"{lister.sentence}; everything was put back")
             self._services.places.require_alone(location, table, last_look=True)
+        self._held.check()  # after the looks: they were at the server that takes writes
 
     def _lister(self, entity: Entity) -> Blocker | None:
         """

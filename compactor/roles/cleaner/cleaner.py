@@ -250,7 +250,6 @@ class Cleaner:
         """
         services, entry = self._services, item.entry
         assert self._held is not None
-        self._held.check()
         services.cleaning.check_alone(item)
         now = services.queue.entry(entry.id)
         if now is None or now.state is not QueueState.READY_FOR_CLEANING:
@@ -262,6 +261,7 @@ class Cleaner:
                 f"{entry.entity} was dropped, re-created or moved while it was cleaned; everything was put back",
             )
         services.places.require_alone(location, *found, last_look=True)
+        self._held.check()  # after the looks: they were at the server that takes writes
 
     def _marked(self, entry: QueueEntry, tally: CleanerTally, what: str) -> None:
         self._services.steps.enter(steps.CLEANER_MARKED, entry)

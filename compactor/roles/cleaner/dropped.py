@@ -120,7 +120,6 @@ def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, locatio
 
 
 def _still_right(services: Services, held: HeldLeadership, entry: QueueEntry, location: str) -> None:
-    held.check()
     now = services.queue.entry(entry.id)
     if now is None or now.state is not QueueState.READY_FOR_CLEANING:
         raise OwnershipLostError(f"entry {entry.id} is no longer ready for cleaning")
@@ -128,6 +127,7 @@ def _still_right(services: Services, held: HeldLeadership, entry: QueueEntry, lo
     if blockers := _writers(services, entry):
         raise RetryableError(f"{blockers[0].sentence}; everything was put back")
     _require_unused(services, entry, location)
+    held.check()  # after the looks: they were at the server that takes writes
 
 
 def _writers(services: Services, entry: QueueEntry) -> list[Blocker]:

@@ -38,7 +38,11 @@ def run(*args):
     ("jdbc", "user", "expected"),
     [
         ("jdbc:postgresql://db/metastore", "hive", "postgresql://hive@db/metastore"),
-        ("jdbc:postgresql://a:1,b:2/m?sslmode=require&amp;x=1", "h@i", "postgresql://h%40i@a:1,b:2/m?sslmode=require"),
+        (
+            "jdbc:postgresql://a:1,b:2/m?sslmode=require&amp;x=1",
+            "h@i",
+            "postgresql://h%40i@/m?host=a:1&host=b:2&sslmode=require",
+        ),
         ("jdbc:mysql://db:3306/hive?createDatabaseIfNotExist=true", "hive", "mysql://hive@db:3306/hive"),
         ("jdbc:mariadb://db/hive?user=ann", None, "mysql://ann@db/hive"),
     ],
@@ -87,6 +91,7 @@ def test_settings_in_hives_units(tmp_path, properties, expected):
         ({"hadoop.security.credential.provider.path": "jceks://hdfs/x"}, "credential store"),
         ({"hive.zookeeper.quorum": "a,b:1", "hive.zookeeper.client.port": "9"}, "zookeeper.hosts names it: a:9,b:1"),
         ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?useSSL=true"}, "needs the options of docs/metastore.md"),
+        ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d,e:1/h"}, "needs an address that leads to the primary"),
     ],
 )
 def test_what_must_be_said(tmp_path, properties, said):

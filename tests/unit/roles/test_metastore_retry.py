@@ -1,6 +1,6 @@
 """
-A database that is away for a while costs no work: a real PostgreSQL is stopped and started in the middle of an attempt,
-at each of its steps.
+A database that is away for a while costs no work: a real server is stopped and started in the middle of an attempt, at
+each of its steps.
 """
 
 import threading
@@ -15,6 +15,8 @@ from compactor.roles import steps
 from compactor.roles.worker import metastore_retry
 from compactor.roles.worker.cancellation import Cancellation, DrainedError
 from compactor.roles.worker.metastore_retry import patiently
+from tests.metastore.databases import on, require_schema
+from tests.metastore.mysql_server import mysql_server
 from tests.metastore.servers import UnavailableError, postgres_server
 from tests.needs import missing
 from tests.unit.roles.world import World
@@ -32,8 +34,17 @@ def patient(impatient, monkeypatch):
 @pytest.fixture(scope="module")
 def own_postgres():
     """A server that the tests may stop."""
+    yield from _own(postgres_server())
+
+
+@pytest.fixture(scope="module")
+def own_mariadb():
+    """Another."""
+    yield from _own(mysql_server("mariadb"))
+
+
+def _own(server):
     try:
-        server = postgres_server()
         started = server.__enter__()
     except UnavailableError as error:
         missing(str(error))
@@ -41,10 +52,15 @@ def own_postgres():
     server.__exit__(None, None, None)
 
 
-@pytest.fixture(params=["4.0.0", "3.1.0"])
-def own_world(request, own_postgres, tmp_path):
+@pytest.fixture
+def own_server(request, kind):
+    return request.getfixturevalue(f"own_{kind.partition('-')[0]}")
+
+
+@pytest.fixture
+def own_world(own_server, kind, tmp_path):
     """A world on that server."""
-    with Database(own_postgres.create(request.param)) as database:
+    with Database(own_server.create(require_schema(kind))) as database:
         yield World(database, tmp_path)
 
 
@@ -75,20 +91,24 @@ class Restart:
         self._thread.join()
 
 
-@pytest.mark.postgres
-@pytest.mark.parametrize("step", steps.WORKER_STEPS)
-def test_a_restarted_database_costs_no_work(own_postgres, own_world, step):
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        *(on("postgres-4", step) for step in steps.WORKER_STEPS),
+        *(on("postgres-3", step) for step in steps.WORKER_STEPS if step != steps.WORKER_TXN_OPENED),
+        *(on("mariadb-4", step) for step in (steps.WORKER_CLAIMED, steps.WORKER_LOCKED, steps.WORKER_PUBLISHED)),
+    ],
+)
+def test_a_restarted_database_costs_no_work(own_server, own_world, step):
     """
     Wherever it happens: the attempt goes on, is the only one, and is committed; nothing of it is left; readers see the
     same rows.
     """
     world = own_world
-    if not world.services.hive_4 and step == steps.WORKER_TXN_OPENED:
-        return  # Hive 3.1 gives a compaction no transaction
     table = world.table(rows=4)
     world.settle_time()
     assert world.enqueue(Entity(table.database, table.name)).accepted
-    restart = Restart(own_postgres)
+    restart = Restart(own_server)
     world.at_step[step] = restart
     with capture_logs(processors=[restart.missed]):
         said = world.worker().run_once()

@@ -6,7 +6,8 @@ so a JDBC address is answered with its equivalent. Source: docs/metastore.md; SQ
 """
 
 import re
-from urllib.parse import parse_qsl
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, urlencode
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -43,6 +44,29 @@ def parse(url: str, password: str | None = None) -> tuple[URL, Dialect]:
     dialect = _BY_SCHEME[parsed.get_backend_name().lower()]()
     parsed = parsed.set(drivername=f"{dialect.schemes[0]}+{dialect.driver}")
     return parsed if password is None else parsed.set(password=password), dialect
+
+
+def hosts(url: URL) -> list[str]:
+    """The servers that an address names, each as `host` or `host:port`."""
+    if url.host is None and (named := url.normalized_query.get("host")):
+        return list(named)
+    return [(url.host or "localhost") + (f":{url.port}" if url.port else "")]
+
+
+def written(
+    dialect: type[Dialect] | Dialect, whom: str, servers: str, database: str, options: Mapping[str, str] | None = None
+) -> str:
+    """
+    An address.
+
+    Args:
+        whom: empty, or a user, quoted, and `@`.
+        servers: `host` or `host:port`; several, with commas between them, where the dialect takes them.
+        options: of the address.
+    """
+    several = servers.split(",") if "," in servers else []
+    query = urlencode([*(("host", server) for server in several), *(options or {}).items()], safe=":")
+    return f"{dialect.schemes[0]}://{whom}{'' if several else servers}/{database}{'?' if query else ''}{query}"
 
 
 def wrong_setting(settings: Settings) -> tuple[str, str] | None:
@@ -85,6 +109,11 @@ def mistake(url: str) -> str | None:
     if "@" in found["host"]:
         return "has several @: write %40 for one in a user's name or password"
     port = found["port"]
+    servers = f"{found['host']}:{port}" if port else found["host"]
+    if "," in servers and (port or not dialect.several_servers):
+        if dialect.several_servers:
+            return f"names several servers: write {written(dialect, '', servers, 'metastore')}"
+        return f"names several servers; {dialect.name}'s driver takes one: write an address that leads to the primary"
     if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         return f"what follows the host's colon is no port: a number from 1 to 65535 is wanted, as in {dialect.example}"
     return None
@@ -107,5 +136,7 @@ def _jdbc(address: str) -> str:
     if dialect.embedded:
         return f"is a JDBC address; write {scheme}:///{place}"
     user = dict(parse_qsl(options)).get("user", "USER")
-    where = place.lstrip("/").rpartition("@")[2]
-    return f"is a JDBC address; write {scheme}://{user}@{where}, the password in database.password_file"
+    servers, _, database = place.lstrip("/").rpartition("@")[2].partition("/")
+    if "," in servers and not dialect.several_servers:
+        return f"is a JDBC address of several servers; {dialect.name}'s driver takes one: write {scheme}://{user}@HOST/{database}, with a host that leads to the primary"
+    return f"is a JDBC address; write {written(dialect, f'{user}@', servers, database)}, the password in database.password_file"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, bindparam, select, tuple_
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, bindparam, literal_column, select, tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
@@ -41,6 +41,8 @@ class Dialect(ABC):
     """How those options of such an address begin that mean the same in ours; empty: none do."""
     example: ClassVar[str]
     """An address, for messages."""
+    several_servers: ClassVar[bool] = False
+    """Whether an address may name several, as options `host`, of which that one is used that takes writes."""
     embedded: ClassVar[bool] = False
     """Whether the database is a file that belongs to one process, without users and passwords."""
     untested: ClassVar[bool] = False
@@ -71,7 +73,8 @@ class Dialect(ABC):
     @abstractmethod
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
         """
-        Set up every new connection.
+        Set up every new connection. Unless `read_only`, one to a server that takes no writes is refused: what it shows
+        may be old.
 
         Args:
             idle_transaction_seconds: the server shall end a connection that is silent inside a transaction for so long:
@@ -109,6 +112,19 @@ class Dialect(ABC):
     @abstractmethod
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         """Wait for locks at most this long in this transaction."""
+
+    def holds(self, connection: Connection, table: Table) -> None:  # noqa: ARG002 - a subclass reads it
+        """
+        Ask the server whether the connection's transaction goes on, and that it takes writes still: a demoted server
+        may leave a transaction as it is, and show what isn't so any more.
+
+        Args:
+            table: one with a row that the transaction has locked.
+
+        Raises:
+            DBAPIError: the transaction has ended, or the server takes no writes.
+        """
+        connection.execute(select(literal_column("1")))
 
     @abstractmethod
     def announce(self, connection: Connection) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -36,7 +37,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.mysql import BIT, LONGTEXT
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.sql import operators
 
@@ -68,6 +69,11 @@ _ELSEWHERE: Final = frozenset({1047, 1290, 1836, 3032, 9001})
 _LOST: Final = frozenset(
     {1053, 1077, 1079, 1080, 1158, 1159, 1160, 1161, 1180, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
 )
+"""
+1180: a Galera node was cut off while it committed, and the others may have the commit; or the server couldn't write it.
+"""
+_SYNCHRONOUS: Final = 1 | 2 | 4
+"""Of Galera: reads, updates and deletes, and inserts wait until what was committed elsewhere is applied."""
 _DENIED: Final = frozenset({1142, 1143})
 
 
@@ -166,9 +172,17 @@ class MySQL(Dialect):
             # Only one of the products ends a connection for being silent inside a transaction; the other ends those
             # that are silent at all, and the pool replaces them.
             silence = "idle_transaction_timeout" if connection.is_mariadb else "wait_timeout"
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')"
+                )
+                on = {name.lower() for name, value in cursor.fetchall() if value != "OFF"}
+            if not read_only and on & {"read_only", "innodb_read_only"}:
+                raise pymysql.OperationalError(1290, "the server is read-only")
             _run(
                 connection,
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                *([f"SET SESSION wsrep_sync_wait = {_SYNCHRONOUS}"] if "wsrep_on" in on else []),
                 f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}, SESSION lock_wait_timeout = {_LOCK_SECONDS},"
                 f" SESSION {silence} = {seconds}, SESSION time_zone = '+00:00'",
                 *(["SET SESSION TRANSACTION READ ONLY"] if read_only else []),
@@ -192,7 +206,7 @@ class MySQL(Dialect):
         @event.listens_for(engine, "handle_error")
         def _leave_the_server(context: ExceptionContext) -> None:
             code = _code(context.original_exception)
-            if code in _ELSEWHERE or (code in _LOST and code != 1180):
+            if code in _ELSEWHERE or code in _LOST:
                 context.is_disconnect = True
 
     def adopt(self, engine: Engine) -> None:
@@ -234,6 +248,13 @@ class MySQL(Dialect):
         connection.info[_LIMITED] = True
         seconds = max(1, math.ceil(milliseconds / 1000))
         connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {seconds}")
+
+    def holds(self, connection: Connection, table: Table) -> None:
+        # A read-only server leaves transactions that write nothing, and a Galera node outside its cluster answers
+        # whatever needs no table.
+        query: Select[Any] = select(literal_column("@@global.read_only")).select_from(table).limit(1)
+        if connection.scalar(query) not in (0, "OFF"):
+            raise OperationalError(str(query), None, pymysql.OperationalError(1290, "the server is read-only"))
 
     def announce(self, connection: Connection) -> None:
         """Does nothing: the server has no means for it."""

@@ -37,6 +37,7 @@ class PostgreSQL(Dialect):
     jdbc = ("postgresql",)
     jdbc_options = "ssl"
     example = "postgresql://hive@host:5432/metastore"
+    several_servers = True
     grants_script = "deploy/sql/grants-postgresql.sql"
     at_once = 20_000
     apart: ClassVar = {"isolation_level": "AUTOCOMMIT"}
@@ -77,6 +78,11 @@ class PostgreSQL(Dialect):
         }
 
     def prepare(self, engine: Engine, *, read_only: bool, idle_transaction_seconds: float) -> None:
+        @event.listens_for(engine, "do_connect")
+        def _to_the_primary(_dialect: object, _record: object, _arguments: object, options: Any) -> None:
+            if not read_only:
+                options.setdefault("target_session_attrs", "read-write")
+
         @event.listens_for(engine, "connect")
         def _settings(connection: Any, _record: object) -> None:
             connection.autocommit = True
