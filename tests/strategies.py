@@ -19,6 +19,7 @@ from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
 from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.control.windows import DAY, Once, Recurring, Window
+from compactor.metastore.model import Entity
 from compactor.planning.document import (
     Action,
     BucketPlan,
@@ -813,3 +814,25 @@ def parquet_options() -> SearchStrategy[dict[str, Any]]:
 def small_lives() -> SearchStrategy[list[str]]:
     """What happens to a small table before it is compacted: a word for each transaction."""
     return st.lists(st.sampled_from(["insert", "insert", "delete", "aborted", "overwrite"]), min_size=2, max_size=7)
+
+
+# ---- candidates: what was written, left and queued
+
+
+def entities() -> SearchStrategy[Entity]:
+    """Tables and partitions, few, so that the same come again; names among them that only case or escapes tell apart."""
+    return st.builds(
+        Entity,
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["t", "u", "v"]),
+        st.sampled_from([None, "p=1", "p=2", "p=a", "p=A", "p=a%3Ab"]),
+    )
+
+
+def writes() -> SearchStrategy[list[tuple[str, Entity]]]:
+    """
+    What happens to tables and partitions, one after the other: a committed or aborted write, an entry that waits, or
+    one that is ready for cleaning.
+    """
+    kinds = st.sampled_from(["commit", "commit", "commit", "abort", "queue", "ready"])
+    return st.lists(st.tuples(kinds, entities()), max_size=12)

@@ -99,16 +99,17 @@ class Initiator:
         with leading(services, Role.INITIATOR) as held:
             plan = self._reach.plan(services.now_ms(), paused, services.settings.initiator.full_scan_seconds)
             tally, look = self._cycle(held, plan, judge)
-            if not tally.left:
+            if not (tally.left or tally.unread):
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there
-        self._reach.came(
-            plan,
-            look,
-            again=tally.again,
-            left=tally.left,
-            unnamed=tally.unnamed,
-            passed_over=bool(tally.skips.get(Reason.PAUSED)),
-        )
+        if not tally.unread:
+            self._reach.came(
+                plan,
+                look,
+                again=tally.again,
+                left=tally.left,
+                unnamed=tally.unnamed,
+                passed_over=bool(tally.skips.get(Reason.PAUSED)),
+            )
         freed = self._recovery.give_back_timed_out()
         return tally.sentence(full=plan.full, freed=len(freed))
 
@@ -123,27 +124,30 @@ class Initiator:
             aborted_count=limits.aborted_count,
             aborted_age_ms=limits.aborted_age_ms,
         )
-        # Together, the partitions of a table cost one look at the table and its write ids, not one in each batch.
-        candidates = plan.in_order(sorted(look.candidates, key=_table))
         self._refusals.begin(now_ms)
-        tally = InitiatorTally(candidates=len(candidates), told=self._told, unnamed=set(look.unnamed))
+        tally = InitiatorTally(told=self._told)
         services.steps.enter(steps.INITIATOR_SEARCHED)
-        failing = services.initiating.failing(
-            (candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days
-        )
+        failing = services.initiating.failing(settings.failed_threshold, settings.failed_retry_days)
         oldest_open_ms = self._oldest_open_ms(now_ms)
         self._quiet.begin(now_ms, everything=plan.full)
         self._away.begin()
         over = self._over()
-        for batch in batches(candidates, _AT_ONCE):
-            self._progress.made()
-            if over():
-                tally.left += [candidate.entity for candidate in batch]
-            else:
-                self._judge_all(
-                    self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms, over
-                )
-        (self._quiet.go_on if tally.left else self._quiet.end)()
+        # By table: together, the partitions of a table cost one look at the table and its write ids.
+        for candidates, unnamed in look.parts(plan.left):
+            tally.candidates += len(candidates)
+            tally.unnamed |= unnamed
+            for batch in batches(candidates, _AT_ONCE):
+                self._progress.made()
+                if over():
+                    tally.left.add(candidate.entity for candidate in batch)
+                else:
+                    self._judge_all(
+                        self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms, over
+                    )
+            if services.stopping.is_set():
+                tally.unread = True
+                break
+        (self._quiet.go_on if tally.left or tally.unread else self._quiet.end)()
         services.steps.enter(steps.INITIATOR_LISTED)
         self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
@@ -259,7 +263,7 @@ class Initiator:
             self._take(subject, verdict, tally)
             del left[subject.candidate.entity]
         tally.listed += len(pending) - len(left)
-        tally.left += left
+        tally.left.add(left)
 
     def _take(self, subject: DueSubject, verdict: Verdict, tally: InitiatorTally) -> None:
         entity = subject.candidate.entity
