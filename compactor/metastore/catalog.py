@@ -18,12 +18,11 @@ from sqlalchemy import (
     func,
     literal,
     select,
-    tuple_,
     union_all,
 )
 
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches
+from compactor.metastore.db.sql import batches, fetched
 from compactor.metastore.model import (
     DEFAULT_CATALOG,
     CatalogPlace,
@@ -161,7 +160,7 @@ class Catalog:
 
     def places_for(self, entities: Iterable[Entity]) -> Mapping[Entity, CatalogPlace]:
         """Tables of many entities at once, with only the location of each partition: one short row each."""
-        wanted = list(entities)
+        wanted = list(dict.fromkeys(entities))
 
         def look(connection: Connection) -> dict[Entity, CatalogPlace]:
             tables, names = self._tables_and_names(connection, wanted)
@@ -172,7 +171,7 @@ class Catalog:
                 self._partitions_with_storage
             )
             for where in self._names_by_table(names):
-                for tbl_id, name, part_id, location in connection.execute(query.where(where)):
+                for tbl_id, name, part_id, location in fetched(connection.execute(query.where(where))):
                     places[tbl_id][name] = CatalogPlace(described[tbl_id], name, part_id, location)
             found: dict[Entity, CatalogPlace] = {}
             for entity in wanted:
@@ -438,8 +437,9 @@ class Catalog:
                 continue
             for batch in self._batches(names):
                 yield and_(tbl_id == table, self._among(part_name, batch))
-        for batch_of_pairs in batches(pairs, 500):
-            yield tuple_(tbl_id, part_name).in_(batch_of_pairs)
+        dialect = self._database.dialect
+        for batch_of_pairs in batches(pairs, dialect.pairs_at_once):
+            yield dialect.paired(tbl_id, part_name, batch_of_pairs)
 
     def _batches(self, values: Iterable[T]) -> Iterator[list[T]]:
         return batches(values, self._database.dialect.at_once)

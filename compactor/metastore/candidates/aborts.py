@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, func, or_, select
 
 from compactor.metastore.candidates.commits import Asked
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, same_entity, told_apart
+from compactor.metastore.db.sql import batches, entity_columns, fetched, same_entity, told_apart
 from compactor.metastore.model import Candidate, Entity, QueueState
 
 _FEW = 1000
@@ -105,7 +105,9 @@ def read_aborted(
                 for batch in batches({entity.table for entity in tables}, database.dialect.at_once)
             ]
     found: dict[Entity, list[AbortedIn]] = {}
-    for name, table, partition, count, oldest in chain.from_iterable(connection.execute(each) for each in queries):
+    for name, table, partition, count, oldest in chain.from_iterable(
+        fetched(connection.execute(each)) for each in queries
+    ):
         entity = Entity(name, table)
         many = bounds.count is None or count > bounds.count
         old = bounds.age_ms is None or 0 <= bounds.age_ms < now_ms - oldest

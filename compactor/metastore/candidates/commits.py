@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, func, select
 
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, told_apart
+from compactor.metastore.db.sql import batches, entity_columns, fetched, told_apart
 from compactor.metastore.model import Candidate, Entity
 
 Asked = Mapping[Entity, AbstractSet[str | None]]
@@ -47,7 +47,7 @@ class Commits:
         tells is counted.
         """
         query = select(*self._names).where(self._table.c.ctc_txnid >= first).distinct()
-        return (Entity(*row) for row in connection.execute(query))
+        return (Entity(*row) for row in fetched(connection.execute(query)))
 
     def read(self, connection: Connection, tables: Iterable[Entity], asked: Asked | None) -> dict[Entity, Candidate]:
         """
@@ -73,11 +73,11 @@ class Commits:
             for batch in batches(names, self._at_once):
                 given: dict[str, object] = {"database": database, "tables": batch}
                 if asked is None:
-                    yield from connection.execute(self._all, given)
+                    yield from fetched(connection.execute(self._all, given))
                     continue
                 wanted = {name: asked[Entity(database, name)] for name in batch}
                 partitions = sorted({part for parts in wanted.values() for part in parts if part is not None})
                 for some in batches(partitions, self._at_once):
-                    yield from connection.execute(self._named, given | {"partitions": some})
+                    yield from fetched(connection.execute(self._named, given | {"partitions": some}))
                 if whole := [name for name, parts in wanted.items() if None in parts]:
-                    yield from connection.execute(self._whole, given | {"tables": whole})
+                    yield from fetched(connection.execute(self._whole, given | {"tables": whole}))

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, func, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import entity_columns, told_apart
+from compactor.metastore.db.sql import entity_columns, fetched, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 
 _OF_WHAT_IS_GONE = (CompactionKind.ABORT_CLEANUP, CompactionKind.DEFERRED_CLEANUP)
@@ -26,7 +26,7 @@ def read_queued(connection: Connection, schema: HiveSchema) -> Mapping[Entity, Q
     )
     query = query.where(queue.c.cq_type.not_in([KIND_CODES[kind] for kind in _OF_WHAT_IS_GONE]))
     found: dict[Entity, Queued] = {}
-    for database, table, partition, code, highest in connection.execute(query):
+    for database, table, partition, code, highest in fetched(connection.execute(query)):
         entity = Entity(database, table, partition)
         active, ready = found.get(entity, (None, None))
         match QueueState.from_code(code):

@@ -7,12 +7,9 @@ from sqlalchemy import Connection, select, tuple_
 
 from compactor.metastore.candidates.unnamed import CONDITIONS
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import batches, least
+from compactor.metastore.db.sql import batches, fetched, least
 from compactor.metastore.model import DEFAULT_CATALOG, Candidate, Entity
 from compactor.metastore.partition_names import folded, is_plain, spellings
-
-_FETCHED = 5000
-"""Rows taken from the driver at a time: one by one costs more than the rows, all at once holds them twice."""
 
 
 def as_stored(partition: str | None) -> tuple[str | None, ...]:
@@ -57,12 +54,11 @@ def catalogued(
     )
     for batch in batches(doubtful, CONDITIONS):
         named = tuple_(dbs.name, tbls.tbl_name).in_([(table.database, table.table) for table in batch])
-        for rows in connection.execute(query.where(named)).partitions(_FETCHED):
-            for database, table, partition in rows:
-                for candidate in doubtful[Entity(database, table)].get(folded(partition), ()):
-                    entity = Entity(database, table, partition)
-                    sure[entity] = _both(sure.get(entity), replace(candidate, entity=entity))
-                    gone.pop(candidate.entity, None)
+        for database, table, partition in fetched(connection.execute(query.where(named))):
+            for candidate in doubtful[Entity(database, table)].get(folded(partition), ()):
+                entity = Entity(database, table, partition)
+                sure[entity] = _both(sure.get(entity), replace(candidate, entity=entity))
+                gone.pop(candidate.entity, None)
     return gone | sure
 
 

@@ -12,7 +12,7 @@ from itertools import chain
 from sqlalchemy import Connection, and_, exists, not_, select, tuple_
 
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import batches
+from compactor.metastore.db.sql import batches, fetched
 from compactor.metastore.model import DEFAULT_CATALOG, Candidate, Entity
 
 CONDITIONS = 100
@@ -54,7 +54,7 @@ def read_handed_out(connection: Connection, schema: HiveSchema, before: HandedOu
                 for batch in batches(written, CONDITIONS)
             ]
     writing: dict[Entity, set[int]] = {}
-    for database, table, write_id in chain.from_iterable(connection.execute(each) for each in queries):
+    for database, table, write_id in chain.from_iterable(fetched(connection.execute(each)) for each in queries):
         writing.setdefault(Entity(database, table), set()).add(int(write_id))
     return {table: (number, frozenset(writing.get(table, ()))) for table, number in following.items()}
 

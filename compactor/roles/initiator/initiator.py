@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Final
 
+from compactor.acid.write_ids import ValidTxnList
 from compactor.control import Denial, Judge, Subject
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
@@ -50,6 +51,8 @@ cycle that ends looks like one that hangs.
 """
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds the memory that a scan of a large warehouse takes."""
+_FRESH_SECONDS = 30.0
+"""For this time a cycle's batches are judged under the same transactions; listing one batch may take as long."""
 _MISPLACED = frozenset({Reason.OUTSIDE_ROOTS, Reason.OVERLAPPING_LOCATION, Reason.UNSAFE_LOCATION})
 """
 Reasons that the table's owner, or its neighbour's, has to mend: the history shows them, too, and they are checked again
@@ -78,6 +81,7 @@ class Initiator:
         self._reach = ScanState()
         self._quiet = Unchanged()
         self._away = AwayStores()
+        self._txns: tuple[float, ValidTxnList] | None = None
         self._recorded: dict[Entity, str] = {}
         self._told: dict[Entity, tuple[str, ...]] = {}
         self._refusals = Refusals(services.queue)
@@ -125,6 +129,7 @@ class Initiator:
             aborted_age_ms=limits.aborted_age_ms,
         )
         self._refusals.begin(now_ms)
+        self._txns = None
         tally = InitiatorTally(told=self._told)
         services.steps.enter(steps.INITIATOR_SEARCHED)
         failing = services.initiating.failing(settings.failed_threshold, settings.failed_retry_days)
@@ -240,7 +245,7 @@ class Initiator:
         parameters = services.catalog.parameters_of(
             [subject.place.part_id for subject in pending if subject.place.part_id is not None]
         )
-        txns = services.transactions.valid_txns()
+        txns = self._valid_txns()
         write_ids = services.transactions.compactor_write_ids_of(
             {subject.place.table.full_name for subject in pending}, txns
         )
@@ -264,6 +269,13 @@ class Initiator:
             del left[subject.candidate.entity]
         tally.listed += len(pending) - len(left)
         tally.left.add(left)
+
+    def _valid_txns(self) -> ValidTxnList:
+        """The transactions under which batches are judged: with many of them, reading them takes longer than a batch."""
+        now = self._clock()
+        if self._txns is None or now - self._txns[0] >= _FRESH_SECONDS:
+            self._txns = now, self._services.transactions.valid_txns()
+        return self._txns[1]
 
     def _take(self, subject: DueSubject, verdict: Verdict, tally: InitiatorTally) -> None:
         entity = subject.candidate.entity

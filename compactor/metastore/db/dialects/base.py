@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, select, tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
@@ -51,6 +51,8 @@ class Dialect(ABC):
     """Options of a table whose key the database numbers."""
     at_once: ClassVar[int] = 1000
     """How many values one list may hold."""
+    pairs_at_once: ClassVar[int] = 500
+    """How many pairs one list may hold."""
 
     apart: ClassVar[Mapping[str, Any]] = {}
     """
@@ -118,6 +120,12 @@ class Dialect(ABC):
     def among(self, column: ColumnElement[Any], values: Sequence[Any] | str) -> ColumnElement[bool]:
         """`column IN (values)`; at most `at_once` values. A text is the name of a parameter that gets them."""
         return column.in_(bindparam(values, expanding=True) if isinstance(values, str) else values)
+
+    def paired(
+        self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]
+    ) -> ColumnElement[bool]:
+        """Two columns hold one of these pairs, all different; at most `pairs_at_once`."""
+        return tuple_(first, second).in_(pairs)
 
     @abstractmethod
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
