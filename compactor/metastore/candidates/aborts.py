@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, func, or_, select
 
 from compactor.metastore.candidates.commits import Asked
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, fetched, same_entity, told_apart
+from compactor.metastore.db.sql import batches, entity_columns, fetched, told_apart
 from compactor.metastore.model import Candidate, Entity, QueueState
 
 _FEW = 1000
@@ -68,52 +68,53 @@ def read_aborted(
         sizes: tables in which there may be commits, and about how many.
         always: tables and partitions of which any abort makes a candidate.
     """
-    schema = database.schema
-    components, txns, queue = schema.txn_components, schema.txns, schema.compaction_queue
-    names = entity_columns(queue, "cq")
-    ready = queue.c.cq_state == QueueState.READY_FOR_CLEANING.code
-    covered = (
-        select(*names, func.max(queue.c.cq_highest_write_id).label("covered"))
-        .where(ready)
-        .group_by(*told_apart(names))
-        .subquery()
-    )
-    names = entity_columns(components, "tc")
-    origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid).outerjoin(
-        covered, same_entity(components, "tc", covered, "cq")
-    )
-    counts = and_(
-        txns.c.txn_state == "a",
-        components.c.tc_operation_type != "c",
-        func.coalesce(components.c.tc_writeid, 0) > func.coalesce(covered.c.covered, -1),
-    )
+    components, txns = database.schema.txn_components, database.schema.txns.c
+    names, write_id = entity_columns(components, "tc"), func.coalesce(components.c.tc_writeid, 0)
+    origin = components.join(database.schema.txns, txns.txn_id == components.c.tc_txnid)
+    counts = and_(txns.txn_state == "a", components.c.tc_operation_type != "c")
     query: Any = (
-        select(*names, func.count(), func.min(txns.c.txn_started))
+        select(*names, func.count(), func.min(txns.txn_started), func.min(write_id))
         .select_from(origin)
         .where(counts)
         .group_by(*told_apart(names))
     )
+    each: Any = select(*names, txns.txn_started, write_id).select_from(origin).where(counts)
+    among = database.dialect.among
     queries = [query]
     if sum(sizes.values()) < _SOME and bounds.count is not None and bounds.age_ms is not None:
         tables = (
             _often_aborted(connection, database, bounds.count, now_ms - bounds.age_ms) | sizes.keys() | always.keys()
         )
         if len(tables) <= _FEW:
-            among = database.dialect.among
             queries = [
                 query.where(among(components.c.tc_table, batch))
                 for batch in batches({entity.table for entity in tables}, database.dialect.at_once)
             ]
-    found: dict[Entity, list[AbortedIn]] = {}
-    for name, table, partition, count, oldest in chain.from_iterable(
-        fetched(connection.execute(each)) for each in queries
+    covered = _covered(connection, database)
+    aborted: dict[Entity, tuple[int, int]] = {}
+    partly: dict[Entity, list[int]] = {}
+    for name, table, partition, count, oldest, lowest in chain.from_iterable(
+        fetched(connection.execute(one)) for one in queries
     ):
-        entity = Entity(name, table)
+        entity = Entity(name, table, partition)
+        if int(lowest) <= covered.get(entity, -1):
+            partly[entity] = []
+        else:
+            aborted[entity] = int(count), int(oldest)
+    for batch in batches({entity.table for entity in partly}, database.dialect.at_once):
+        for *name, started, number in fetched(connection.execute(each.where(among(components.c.tc_table, batch)))):
+            entity = Entity(*name)
+            if entity in partly and int(number) > covered[entity]:
+                partly[entity].append(int(started))
+    aborted |= {entity: (len(started), min(started)) for entity, started in partly.items() if started}
+    found: dict[Entity, list[AbortedIn]] = {}
+    for entity, (count, oldest) in aborted.items():
         many = bounds.count is None or count > bounds.count
         old = bounds.age_ms is None or 0 <= bounds.age_ms < now_ms - oldest
-        alone = many or old or partition in always.get(entity, ())
-        if alone or entity in sizes:
-            found.setdefault(entity, []).append(AbortedIn(partition, int(count), int(oldest), alone))
+        table = entity.whole_table()
+        alone = many or old or entity.partition in always.get(table, ())
+        if alone or table in sizes:
+            found.setdefault(table, []).append(AbortedIn(entity.partition, count, oldest, alone))
     return found
 
 
@@ -127,6 +128,19 @@ def add_aborted(
             known = found.get(entity)
             if known is not None or alone:
                 found[entity] = replace(known or Candidate(entity), aborted_count=count, oldest_abort_ms=oldest)
+
+
+def _covered(connection: Connection, database: Database) -> dict[Entity, int]:
+    """
+    The highest write id of the entries of each table and partition that are ready for cleaning.
+
+    Compared here with the aborts, because not every server joins the two in less than rows times entries.
+    """
+    queue = database.schema.compaction_queue
+    names, highest = entity_columns(queue, "cq"), queue.c.cq_highest_write_id
+    ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, highest.is_not(None))
+    query = select(*names, func.max(highest)).where(ready).group_by(*told_apart(names))
+    return {Entity(*name): int(number) for *name, number in fetched(connection.execute(query))}
 
 
 def _often_aborted(connection: Connection, database: Database, least_count: int, before_ms: int) -> set[Entity]:

@@ -147,8 +147,8 @@ class Initiating:
             else replace(candidate, active=queued[0], ready_for_cleaning_hwm=queued[1])
             for entity, candidate in found.items()
         ]
-        place = {table: number for number, table in enumerate(tables)}
-        candidates.sort(key=lambda candidate: place[candidate.entity.whole_table()])
+        place = {(table.database, table.table): number for number, table in enumerate(tables)}
+        candidates.sort(key=lambda candidate: place[candidate.entity.database, candidate.entity.table])
         return Part(candidates, frozenset(unnamed))
 
 
