@@ -5,6 +5,7 @@ What the metastore's side costs where it is large: a million partitions, 100,000
 stands in for the real one.
 """
 
+import gc
 import json
 import os
 import resource
@@ -97,6 +98,7 @@ def _scan(url: str) -> dict[str, float]:
     settings = Settings(database={"url": url}, initiator={"interval_seconds": 0.001}, http={"enabled": False})
     services = Services.open(settings)
     ours = initiator.Initiator(services)
+    gc.freeze()  # as the daemon does
     with patch.object(Services, "storage", lambda *_: _Answering()), patch.object(judging, "require_in_store"):
         first = harness.seconds(ours.run_once)
         large.commit(services.database, SIZE, CHANGED, SIZE.next_txn)

@@ -868,3 +868,25 @@ def names_in_a_partition() -> SearchStrategy[str]:
     )
     deleted = st.builds(lambda low, high, txn: delete_delta_name(low, min(low + high, 9), None, txn), ids, more, txns)
     return st.one_of(delta, delta, deleted, st.builds(base_name, ids, txns), st.just("000000_0"))
+
+
+# ---- candidates: what was written, left and queued
+
+
+def entities() -> SearchStrategy[Entity]:
+    """Tables and partitions, few, so that the same come again; names among them that only case or escapes tell apart."""
+    return st.builds(
+        Entity,
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["t", "u", "v"]),
+        st.sampled_from([None, "p=1", "p=2", "p=a", "p=A", "p=a%3Ab"]),
+    )
+
+
+def writes() -> SearchStrategy[list[tuple[str, Entity]]]:
+    """
+    What happens to tables and partitions, one after the other: a committed or aborted write, an entry that waits, or
+    one that is ready for cleaning.
+    """
+    kinds = st.sampled_from(["commit", "commit", "commit", "abort", "queue", "ready"])
+    return st.lists(st.tuples(kinds, entities()), max_size=12)

@@ -117,7 +117,10 @@ def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
 
     Source: Hive's AcidUtils.bucketFileFilter, originalBucketFilter, HIDDEN_FILES_PATH_FILTER.
     """
-    return _in_path_order([f for f in _visible(listed) if _holds_rows(f, listed, insert_only)])
+    visible = [f for f in listed.files if not has_hidden_part(f.path)]
+    if not (insert_only or listed.acid.is_base):
+        visible = [f for f in visible if _holds_delta_rows(f.name)]
+    return _in_path_order(visible)
 
 
 def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
@@ -142,7 +145,8 @@ def uri_order(path: str) -> bytes:
 
 
 def _refuse_nested(listing: Listing) -> None:
-    for directory in {*listing.directories, *(f.path.rpartition("/")[0] for f in listing.files)}:
+    directories = {*listing.directories, *(f.path.rpartition("/")[0] for f in listing.files)}
+    for directory in (found for found in directories if "/" in found):
         top, slash, rest = directory.partition("/")
         if slash and not has_hidden_part(directory) and any(looks_acid(part) for part in rest.split("/")):
             message = f"directory {directory!r} lies inside {top!r}: some readers see it as a directory of its own, some don't; move it away (HIVE-26394)"
@@ -178,8 +182,8 @@ def _visible(listed: ListedDir) -> tuple[FileEntry, ...]:
 
 
 def _holds_rows(entry: FileEntry, listed: ListedDir, insert_only: bool) -> bool:
-    if insert_only or listed.acid.is_base:
-        return True
-    return (entry.name.startswith("bucket_") and not is_side_file(entry.name)) or parse_original_file(
-        entry.name
-    ) is not None
+    return insert_only or listed.acid.is_base or _holds_delta_rows(entry.name)
+
+
+def _holds_delta_rows(name: str) -> bool:
+    return not is_side_file(name) if name.startswith("bucket_") else parse_original_file(name) is not None

@@ -225,7 +225,8 @@ def is_hidden(name: str) -> bool:
 
 def has_hidden_part(path: str) -> bool:
     """Whether the file of this relative path, or a directory on the way to it, is hidden."""
-    return _HIDDEN_PART.search(path) is not None
+    plain = path[:1].isalnum() and "/_" not in path and "/." not in path and "/-" not in path
+    return not plain and _HIDDEN_PART.search(path) is not None
 
 
 def is_side_file(name: str) -> bool:

@@ -108,18 +108,20 @@ def resolve(
     sorting.require_history()
     current = sorting.walk(ONLY_ORIGINALS_WRITE_ID if base is None else base.acid.max_write_id)
     kept = (*current, *(e.dir for e in sorting.excluded))
-    replaced = _replaced(listing, [d for d in (base, *sorting.obsolete) if d is not None and d.acid.is_base])
+    replaced = frozenset[FileEntry]()
+    if base is not None and children.originals:
+        replaced = _replaced(listing, [d for d in (base, *sorting.obsolete) if d.acid.is_base])
     return AcidState(
         base=base,
         deltas=tuple(current),
         originals=children.originals if base is None else (),
-        obsolete=tuple(sorted(sorting.obsolete, key=lambda d: d.name)),
+        obsolete=_by_name(sorting.obsolete),
         obsolete_originals=() if base is None else tuple(file for file in children.originals if file in replaced),
         left_originals=() if base is None else tuple(file for file in children.originals if file not in replaced),
-        aborted=tuple(sorted(sorting.aborted, key=lambda d: d.name)),
-        excluded=tuple(sorted(sorting.excluded, key=lambda e: e.dir.name)),
+        aborted=_by_name(sorting.aborted),
+        excluded=tuple(sorted(sorting.excluded, key=lambda e: e.dir.name)) if sorting.excluded else (),
         aborted_write_ids=frozenset(sorting.aborted_write_ids),
-        mixed_aborted_write_ids=frozenset(i for d in kept for i in _aborted_within(d, write_ids)),
+        mixed_aborted_write_ids=_aborted_inside(kept, write_ids),
         unknown=children.unknown,
         hidden=children.hidden,
     )
@@ -269,8 +271,16 @@ def _walk_order(listed: ListedDir) -> tuple[int, int, int, bytes]:
     )
 
 
-def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:
-    return () if listed.acid.is_base else write_ids.aborted_within(listed.acid.min_write_id, listed.acid.max_write_id)
+def _by_name(directories: list[ListedDir]) -> tuple[ListedDir, ...]:
+    return tuple(sorted(directories, key=lambda listed: listed.name)) if directories else ()
+
+
+def _aborted_inside(directories: Iterable[ListedDir], write_ids: ValidWriteIdList) -> frozenset[int]:
+    """The aborted ids that these deltas may hold."""
+    if not write_ids.aborted:
+        return frozenset()
+    deltas = (listed.acid for listed in directories if not listed.acid.is_base)
+    return frozenset(i for acid in deltas for i in write_ids.aborted_within(acid.min_write_id, acid.max_write_id))
 
 
 def _why_base_is_invalid(listed: ListedDir, write_ids: ValidWriteIdList) -> str:

@@ -16,12 +16,22 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
+    literal,
     select,
+    union_all,
 )
 
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches
-from compactor.metastore.model import DEFAULT_CATALOG, CatalogPlace, Column, Entity, PartitionFacts, TableFacts
+from compactor.metastore.db.sql import batches, fetched
+from compactor.metastore.model import (
+    DEFAULT_CATALOG,
+    CatalogPlace,
+    Column,
+    Entity,
+    PartitionFacts,
+    QueueState,
+    TableFacts,
+)
 from compactor.metastore.owned_lists import OwnedList, OwnedLists, Pair, by_key, parameters_in
 from compactor.planning.facts import NOT_STORED, StoredAs
 
@@ -150,7 +160,7 @@ class Catalog:
 
     def places_for(self, entities: Iterable[Entity]) -> Mapping[Entity, CatalogPlace]:
         """Tables of many entities at once, with only the location of each partition: one short row each."""
-        wanted = list(entities)
+        wanted = list(dict.fromkeys(entities))
 
         def look(connection: Connection) -> dict[Entity, CatalogPlace]:
             tables, names = self._tables_and_names(connection, wanted)
@@ -161,7 +171,7 @@ class Catalog:
                 self._partitions_with_storage
             )
             for where in self._names_by_table(names):
-                for tbl_id, name, part_id, location in connection.execute(query.where(where)):
+                for tbl_id, name, part_id, location in fetched(connection.execute(query.where(where))):
                     places[tbl_id][name] = CatalogPlace(described[tbl_id], name, part_id, location)
             found: dict[Entity, CatalogPlace] = {}
             for entity in wanted:
@@ -184,6 +194,43 @@ class Catalog:
         """
         (found,) = self._database.glance(lambda connection: self._few_parameters.read(connection, part_ids))
         return {number: by_key(pairs) for number, pairs in found.items()}
+
+    def parameters_of_ready(self, keys: Collection[str]) -> Mapping[int, tuple[dict[str, str], dict[str, str]]]:
+        """
+        Those parameters with these names that the tables, and the partitions, of entries that are ready for cleaning
+        have; by the entry's id. Entries without any are missing from the answer.
+
+        The server joins queue and catalog: there may be many entries, and hardly any has such a parameter.
+        """
+        schema = self._schema
+        queue, dbs, tbls, partitions = schema.compaction_queue.c, schema.dbs.c, schema.tbls.c, schema.partitions.c
+        named = and_(dbs.name == queue.cq_database, dbs.ctlg_name == DEFAULT_CATALOG)
+        origin = schema.compaction_queue.join(schema.dbs, named).join(
+            schema.tbls, and_(tbls.db_id == dbs.db_id, tbls.tbl_name == queue.cq_table)
+        )
+        whose = and_(partitions.tbl_id == tbls.tbl_id, queue.cq_partition == partitions.part_name)
+        of_table, of_partition = schema.table_params, schema.partition_params
+        selects = [
+            select(queue.cq_id, literal(number), owned.c.param_key, owned.c.param_value)
+            .select_from(joined)
+            .where(queue.cq_state == QueueState.READY_FOR_CLEANING.code, owned.c.param_key.in_(keys))
+            for number, owned, joined in (
+                (0, of_table, origin.join(of_table, of_table.c.tbl_id == tbls.tbl_id)),
+                (
+                    1,
+                    of_partition,
+                    origin.join(schema.partitions, whose).join(
+                        of_partition, of_partition.c.part_id == partitions.part_id
+                    ),
+                ),
+            )
+        ]
+        found: dict[int, tuple[dict[str, str], dict[str, str]]] = {}
+        for entry_id, number, key, value in self._database.glance(
+            lambda connection: connection.execute(union_all(*selects)).all()
+        ):
+            found.setdefault(int(entry_id), ({}, {}))[number][key] = value or ""
+        return found
 
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
@@ -410,8 +457,9 @@ class Catalog:
                 continue
             for batch in self._batches(names):
                 yield and_(tbl_id == table, self._among(part_name, batch))
-        for batch_of_pairs in batches(pairs, 500):
-            yield self._database.dialect.among_pairs(tbl_id, part_name, batch_of_pairs)
+        dialect = self._database.dialect
+        for batch_of_pairs in batches(pairs, dialect.pairs_at_once):
+            yield dialect.paired(tbl_id, part_name, batch_of_pairs)
 
     def _batches(self, values: Iterable[T]) -> Iterator[list[T]]:
         return batches(values, self._database.dialect.at_once)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, Table, literal, null, select, union_all
 
 from compactor.metastore.db.dialects.base import Dialect
-from compactor.metastore.db.sql import batches
+from compactor.metastore.db.sql import batches, fetched
 
 Pair = tuple[str, str | None]
 
@@ -68,6 +68,6 @@ class OwnedLists:
         found: list[dict[int, list[Pair]]] = [{} for _ in range(self._kinds)]
         for batched in zip_longest(*(batches(some, self._at_once) for some in owners), fillvalue=()):
             given = {f"owners_{number}": list(batch) for number, batch in enumerate(batched)}
-            for number, owner, first, second, _ in connection.execute(self._statement, given):
+            for number, owner, first, second, _ in fetched(connection.execute(self._statement, given)):
                 found[number].setdefault(owner, []).append((first, second))
         return found

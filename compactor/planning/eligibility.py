@@ -102,13 +102,14 @@ def why_nowhere(table: Described, partition: str | None, location: str | None) -
     )
 
 
-def what_is_kept(table: Described, partition: str | None, partition_parameters: Mapping[str, str]) -> str | None:
+def what_is_kept(name: str, table_parameters: Mapping[str, str], partition_parameters: Mapping[str, str]) -> str | None:
     """
     Why a compaction frees no space, because the Cleaner leaves the replaced files; None: the Cleaner removes them.
 
     Args:
+        name: of the table or partition, for people.
         partition_parameters: empty for a whole table.
     """
-    if cleanup_off(table.parameters, partition_parameters):
-        return f"no_cleanup is set for {table.full_name}{'/' + partition if partition else ''}: replaced files stay"
+    if cleanup_off(table_parameters, partition_parameters):
+        return f"no_cleanup is set for {name}: replaced files stay"
     return None

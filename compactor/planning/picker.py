@@ -18,7 +18,16 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind, parse_bucket_file, parse_original_file
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
-from compactor.planning.included import aborted_inside, enough, included, is_minor_result, overlap, same_range, stranded
+from compactor.planning.included import (
+    Stranded,
+    aborted_inside,
+    enough,
+    included,
+    is_minor_result,
+    overlap,
+    same_range,
+    stranded,
+)
 from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, thresholds_for
 from compactor.reasons import Reason
 from compactor.words import plural
@@ -200,8 +209,9 @@ class _Sizes:
 def pick(facts: PickInput) -> Pick | Skip:
     """Decide about one partition."""
     deltas = included(facts.state)
-    findings = _findings(facts)
-    skip = _skip(facts, deltas)
+    left = stranded(facts.state)
+    findings = _findings(facts, left)
+    skip = _skip(facts, deltas, left)
     if skip is not None:
         return replace(skip, findings=findings) if findings else skip
     sizes = _sizes(facts, deltas)
@@ -240,13 +250,14 @@ def pick(facts: PickInput) -> Pick | Skip:
     )
 
 
-def _skip(facts: PickInput, deltas: tuple[ListedDir, ...]) -> Skip | None:
+def _skip(facts: PickInput, deltas: tuple[ListedDir, ...], left: Stranded | None) -> Skip | None:
     """The reason that keeps a partition from being compacted at any thresholds; None: no such reason."""
-    files = {f.path for f in facts.state.originals + facts.state.obsolete_originals + facts.state.left_originals}
-    unknown = [path for path in facts.state.unknown if not (facts.insert_only and path in files)]
-    if unknown:
-        return Skip(Reason.UNKNOWN_NAME, f"{unknown[0]} can't be explained: a compaction would be refused")
-    if (left := stranded(facts.state)) is not None:
+    if facts.state.unknown:
+        files = {f.path for f in facts.state.originals + facts.state.obsolete_originals + facts.state.left_originals}
+        unknown = [path for path in facts.state.unknown if not (facts.insert_only and path in files)]
+        if unknown:
+            return Skip(Reason.UNKNOWN_NAME, f"{unknown[0]} can't be explained: a compaction would be refused")
+    if left is not None:
         return Skip(Reason.STRANDED_STREAM, left.short)
     if (sentence := overlap(facts.state.base, deltas)) is not None:
         return Skip(Reason.DUPLICATE_RANGE, sentence)
@@ -278,7 +289,7 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
 
 
 def _aborted_count(facts: PickInput, deltas: tuple[ListedDir, ...]) -> int:
-    if facts.insert_only:
+    if facts.insert_only or not facts.aborted_count:
         return 0
     floor = facts.ready_for_cleaning_hwm or 0
     return min(facts.aborted_count, sum(write_id > floor for write_id in aborted_inside(facts.state, deltas)))
@@ -309,17 +320,13 @@ def _several_bases(facts: PickInput) -> _Due | None:
     Hive 4: queues a replaced base without any delta, so that the Cleaner visits the partition; not when an entry that
     waits for the Cleaner covers the base, nor when `no_cleanup` is set.
     """
-    if (
-        facts.layout is LayoutVersion.HIVE_3
-        or facts.cleanup_off
-        or any(data_files(d, facts.insert_only) for d in facts.state.deltas)
-    ):
+    if facts.layout is LayoutVersion.HIVE_3 or facts.cleanup_off:
         return None
     floor = facts.ready_for_cleaning_hwm
     replaced = [
         d.name for d in facts.state.obsolete if d.acid.is_base and (floor is None or d.acid.max_write_id > floor)
     ]
-    if not replaced:
+    if not replaced or any(data_files(d, facts.insert_only) for d in facts.state.deltas):
         return None
     return _Due(
         CompactionKind.MAJOR,
@@ -358,12 +365,12 @@ def _settle(facts: PickInput, deltas: tuple[ListedDir, ...], due: _Due) -> Compa
     return CompactionKind.MINOR
 
 
-def _findings(facts: PickInput) -> tuple[str, ...]:
+def _findings(facts: PickInput, left: Stranded | None) -> tuple[str, ...]:
     """
     Sentences for the operator: a stream whose rows can't be read any more; else an old open writer that directories of
     this partition wait for.
     """
-    if (left := stranded(facts.state)) is not None:
+    if left is not None:
         return (left.sentence,)
     age, limit = facts.oldest_open_age_ms, facts.thresholds.open_age_ms
     waiting = [e for e in facts.state.excluded if not e.dir.compacted]
@@ -384,10 +391,9 @@ def _sizes(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Sizes:
     state = facts.state
     under = state.originals if state.base is None else data_files(state.base, facts.insert_only)
 
-    def of(kind: DirKind) -> tuple[tuple[FileEntry, ...], ...]:
-        return tuple(data_files(d, facts.insert_only) for d in deltas if d.acid.kind is kind)
-
-    inserts, deletes = of(DirKind.DELTA), of(DirKind.DELETE_DELTA)
+    files = [(d.acid.kind, data_files(d, facts.insert_only)) for d in deltas]
+    inserts = tuple(some for kind, some in files if kind is DirKind.DELTA)
+    deletes = tuple(some for kind, some in files if kind is DirKind.DELETE_DELTA)
     return _Sizes(
         under,
         inserts,

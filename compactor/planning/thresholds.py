@@ -19,6 +19,8 @@ DELTA_COUNT_KEY: Final = "compactorthreshold.hive.compactor.delta.num.threshold"
 DELTA_RATIO_KEY: Final = "compactorthreshold.hive.compactor.delta.pct.threshold"
 NO_AUTO_COMPACTION_KEY: Final = "no_auto_compaction"
 NO_CLEANUP_KEY: Final = "no_cleanup"
+CLEANUP_KEYS: Final = (NO_CLEANUP_KEY, NO_CLEANUP_KEY.upper())
+"""The names under which `cleanup_off` finds its property."""
 QUARANTINE_HOURS_KEY: Final = "compactor.cleaner.quarantine_hours"
 
 _HOUR_MS: Final = 3_600_000

@@ -87,16 +87,19 @@ class AwayStores:
         Raises:
             StoreAwayError: its store was found unreachable in this cycle.
         """
-        store = _store_of(location)
         with self._lock:
-            why = self._found.get(store)
+            if not self._found:
+                return
+            why = self._found.get(store := _store_of(location))
         if why is not None:
             raise StoreAwayError(f"{store} is away: {why}", store=store)
 
     def is_doubtful(self, location: str) -> bool:
         """Whether its store was found unreachable in the cycle before, or in this one: other stores come first."""
-        store = _store_of(location)
         with self._lock:
+            if not (self._before or self._found):
+                return False
+            store = _store_of(location)
             return store in self._before or store in self._found
 
 

@@ -122,6 +122,7 @@ class MySQLServer(Lending):
             f"--socket={self._socket}",
             f"--port={self.port}",
             f"--pid-file={self._home}/pid",
+            f"--tmpdir={self._home}",  # another server that starts removes temporary tables from the directory of all
             "--bind-address=127.0.0.1",
             "--skip-name-resolve",
             "--max-connections=300",

@@ -42,10 +42,10 @@ def test_only_what_was_written_since_the_last_look(database, hive):
     hive.touch(slow, "db.slow")
     initiating = Initiating(database)
     look = initiating.look(None)
-    assert names(look.candidates) == ["db.old"]
+    assert names(look.whole().candidates) == ["db.old"]
     hive.write("db.new", age=0)
     hive.commit(slow)
-    assert names(initiating.look(look.reached).candidates) == ["db.new", "db.slow"]
+    assert names(initiating.look(look.reached).whole().candidates) == ["db.new", "db.slow"]
 
 
 def test_nothing_is_lost_when_a_cycle_failed(database, hive):
@@ -56,27 +56,41 @@ def test_nothing_is_lost_when_a_cycle_failed(database, hive):
     initiating = Initiating(database)
     completed = initiating.look(None).reached
     hive.write("db.new", age=0)
-    assert names(initiating.look(completed).candidates) == ["db.new"]
-    assert names(initiating.look(completed).candidates) == ["db.new"]
+    assert names(initiating.look(completed).whole().candidates) == ["db.new"]
+    assert names(initiating.look(completed).whole().candidates) == ["db.new"]
 
 
-def test_what_ends_while_a_look_is_taken_is_told_by_the_next(shared_database, shared_hive, monkeypatch):
-    """A transaction that commits after the commits were read isn't counted among those that had ended."""
+@pytest.mark.parametrize("after", ["sizes", "read"])
+def test_what_ends_while_a_look_is_taken_is_told_by_the_next(shared_database, shared_hive, monkeypatch, after):
+    """A transaction that commits after the commits were read, or any part of them, isn't among those that had ended."""
+    shared_hive.write("db.t")
     slow = shared_hive.begin()
     shared_hive.touch(slow, "db.slow")
     initiating = Initiating(shared_database)
-    real = initiating._committed
+    real = getattr(initiating._commits, after)
 
-    def committed(*arguments):
+    def commits(*arguments):
         found = real(*arguments)
         shared_hive.commit(slow)
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(initiating, "_committed", committed)
+        patched.setattr(initiating._commits, after, commits)
         look = initiating.look(None)
-    assert names(look.candidates) == []
-    assert names(initiating.look(look.reached).candidates) == ["db.slow"]
+        assert names(look.whole().candidates) == ["db.t"]
+    assert names(initiating.look(look.reached).whole().candidates) == ["db.slow"]
+
+
+def test_a_part_says_what_is_so_when_it_is_read(shared_database, shared_hive):
+    """A commit between the beginning of a look and its part is told, and told again by the next look."""
+    shared_hive.write("db.t")
+    slow = shared_hive.begin()
+    shared_hive.touch(slow, "db.t", "p=1")
+    initiating = Initiating(shared_database)
+    look = initiating.look(None)
+    shared_hive.commit(slow)
+    assert names(look.whole().candidates) == ["db.t", "db.t/p=1"]
+    assert names(initiating.look(look.reached).whole().candidates) == ["db.t/p=1"]
 
 
 def unnamed(hive, name, *, age=60_000):
@@ -94,7 +108,7 @@ def test_a_write_without_a_component_is_told_by_its_id(database, hive, monkeypat
     A look returns such a write of a table without partitions once: when it has ended, however long it ran; none that
     had ended before the first look.
     """
-    monkeypatch.setattr("compactor.metastore.candidates._FEW", few)
+    monkeypatch.setattr("compactor.metastore.candidates.unnamed._FEW", few)
     for name in ("db.t", "db.u", "db.v"):
         hive.create_table(name)
     hive.create_table("db.p", keys=(("p", "string"),))
@@ -102,22 +116,22 @@ def test_a_write_without_a_component_is_told_by_its_id(database, hive, monkeypat
     initiating = Initiating(database)
     slow, first = unnamed(hive, "db.t")
     look = initiating.look(None)
-    assert names(look.candidates) == []
+    assert names(look.whole().candidates) == []
     for name in ("db.u", "db.p", "db.gone"):
         hive.commit(unnamed(hive, name, age=0)[0])
     hive.write("db.t", age=0)
     look = initiating.look(look.reached, handed_out=look.handed_out)
-    assert (names(look.candidates), look.unnamed) == (["db.t", "db.u"], {Entity("db", "u")})
+    assert (names(look.whole().candidates), look.whole().unnamed) == (["db.t", "db.u"], {Entity("db", "u")})
     look = initiating.look(look.reached, handed_out=look.handed_out)
-    assert look.unnamed == set()
+    assert look.whole().unnamed == set()
     hive.change(delete(database.schema.completed_txn_components))  # compacted and cleaned
     _, open_still = unnamed(hive, "db.t")
     hive.commit(slow)
     look = initiating.look(look.reached, handed_out=look.handed_out)
-    assert [(one.entity, one.newest_write_id) for one in look.candidates] == [(T, first)]
-    assert look.unnamed == {T}
-    assert open_still not in {one.newest_write_id for one in look.candidates}
-    assert initiating.look(look.reached, handed_out=look.handed_out).candidates == []
+    assert [(one.entity, one.newest_write_id) for one in look.whole().candidates] == [(T, first)]
+    assert look.whole().unnamed == {T}
+    assert open_still not in {one.newest_write_id for one in look.whole().candidates}
+    assert initiating.look(look.reached, handed_out=look.handed_out).whole().candidates == []
 
 
 def test_a_table_made_anew_begins_with_the_first_write_id(database, hive):
@@ -131,7 +145,7 @@ def test_a_table_made_anew_begins_with_the_first_write_id(database, hive):
     for table in (schema.next_write_id, schema.txn_to_write_id, schema.completed_txn_components):
         hive.change(delete(table))
     hive.commit(unnamed(hive, "db.t")[0])
-    assert initiating.look(look.reached, handed_out=look.handed_out).unnamed == {T}
+    assert initiating.look(look.reached, handed_out=look.handed_out).whole().unnamed == {T}
 
 
 def test_others_can_be_asked_for(database, hive):
@@ -139,8 +153,8 @@ def test_others_can_be_asked_for(database, hive):
     hive.write("db.t")
     initiating = Initiating(database)
     reached = initiating.look(None).reached
-    assert names(initiating.look(reached).candidates) == []
-    assert names(initiating.look(reached, also=[T, P]).candidates) == ["db.t"]
+    assert names(initiating.look(reached).whole().candidates) == []
+    assert names(initiating.look(reached, also=[T, P]).whole().candidates) == ["db.t"]
 
 
 @pytest.mark.parametrize("more", [0, 1200])
@@ -155,7 +169,7 @@ def test_asking_for_others_brings_nothing_else(database, hive, more):
     reached = initiating.look(None).reached
     hive.write("db.new", age=0)
     also = [P, T, *(Entity("db", "absent", f"p={number}") for number in range(more))]
-    assert names(initiating.look(reached, also=also).candidates) == ["db.new", "db.t", "db.t/p=1"]
+    assert names(initiating.look(reached, also=also).whole().candidates) == ["db.new", "db.t", "db.t/p=1"]
 
 
 def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
@@ -169,7 +183,7 @@ def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
             hive.finished(name, state=state)
     initiating = Initiating(database)
     reached = initiating.look(None).reached
-    assert names(initiating.look(reached).candidates) == ["db.a", "db.b"]
+    assert names(initiating.look(reached).whole().candidates) == ["db.a", "db.b"]
 
 
 def test_aborts_are_counted_beside_commits(database, hive):
@@ -196,7 +210,7 @@ def test_aborts_alone_can_be_bounded(database, hive, count, age_ms, told):
     What only aborts brought up is left out when it has neither more components nor an older transaction than asked for.
     """
     hive.fail_write(age=2 * HOUR_MS)
-    found = Initiating(database).look(None, aborted_count=count, aborted_age_ms=age_ms).candidates
+    found = Initiating(database).look(None, aborted_count=count, aborted_age_ms=age_ms).whole().candidates
     assert names(found) == (["db.t"] if told or age_ms is None else [])
 
 
@@ -231,13 +245,17 @@ def test_what_is_in_the_queue_is_said(database, hive):
 
 
 def test_candidates_take_few_statements(database, hive):
-    """However many tables were written to, the database is asked a fixed number of times."""
-    for number in range(40):
-        hive.write(f"db.t{number}")
+    """However many tables were written to, the database is asked as often as for one, unless they take several parts."""
     statements = []
     event.listen(database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
-    assert len(Initiating(database).candidates()) == 40
-    assert len(statements) < 12
+    asked = []
+    for number in range(40):
+        hive.write(f"db.t{number}")
+        if number in {0, 39}:
+            del statements[:]
+            assert len(Initiating(database).candidates()) == number + 1
+            asked.append(len(statements))
+    assert asked[0] == asked[1]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +268,7 @@ def test_what_keeps_failing_is_blocked(database, hive, states, blocked):
     for state in states:
         hive.finished("db.t/p=1", state=state, start=now, enqueue_time=now)
     hive.finished("db.t/p=2", state="f", start=now, enqueue_time=now)
-    assert Initiating(database).failing([P, T], 2, 7) == ({P} if blocked else set())
+    assert Initiating(database).failing(2, 7) == ({P} if blocked else set())
 
 
 def test_failures_are_forgiven_after_a_while(database, hive):
@@ -259,17 +277,9 @@ def test_failures_are_forgiven_after_a_while(database, hive):
     for _ in range(2):
         hive.finished(state="f", start=long_ago, enqueue_time=long_ago)
     initiating = Initiating(database)
-    assert initiating.failing([T], 2, 7) == set()
-    assert initiating.failing([T], 2, 0) == {T}
-    assert initiating.failing([T], 0, 0) == set()
-
-
-def test_other_entities_are_not_asked_about(database, hive):
-    """Only the given entities are answered for."""
-    now = database.read(database.now_ms)
-    for _ in range(2):
-        hive.finished(state="f", start=now, enqueue_time=now)
-    assert Initiating(database).failing([Entity("db", "u")], 2, 7) == set()
+    assert initiating.failing(2, 7) == set()
+    assert initiating.failing(2, 0) == {T}
+    assert initiating.failing(0, 0) == set()
 
 
 def test_hives_last_cycle_is_known(database_4):
@@ -291,4 +301,4 @@ def test_purged_transactions_do_not_hide_commits(database_4, hive_4):
     reached = initiating.look(None).reached
     hive_4.write("db.b", age=HOUR_MS)
     hive_4.change(delete(database_4.schema.txns))
-    assert "db.b" in names(initiating.look(reached).candidates)
+    assert "db.b" in names(initiating.look(reached).whole().candidates)

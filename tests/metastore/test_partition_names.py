@@ -119,7 +119,7 @@ def test_static_writes_are_candidates_of_their_partition(database, hive, odd):
         initiating.look(1),
         initiating.look(10_000, also=[Entity("db", "t", name) for name in odd]),
     ):
-        assert {(found.entity.partition, found.commits, found.aborted_count) for found in look.candidates} == {
+        assert {(found.entity.partition, found.commits, found.aborted_count) for found in look.whole().candidates} == {
             (name, 1, 1) for name in odd
         }
 

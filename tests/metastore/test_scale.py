@@ -8,6 +8,7 @@ from sqlalchemy import event
 from compactor.acid.write_ids import ValidTxnList
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
@@ -28,8 +29,8 @@ def filled(request, tmp_path_factory):
         yield database
 
 
-def whole_tables(database, work):
-    """The large tables that the statements of `work` read as a whole, each with its statement."""
+def whole_tables(database, work, among=frozenset(LARGE)):
+    """Those of the large tables that the statements of `work` read as a whole, each with its statement."""
     seen = []
 
     def note(_connection, _cursor, statement, parameters, _context, _many):
@@ -40,14 +41,14 @@ def whole_tables(database, work):
         work()
     finally:
         event.remove(database.engine, "before_cursor_execute", note)
-    asked = [(statement, given) for statement, given in seen if any(f"{name}" in statement for name in LARGE)]
+    asked = [(statement, given) for statement, given in seen if any(name in statement for name in among)]
     assert asked, "nothing was asked of a large table"
     found = []
     with database.transaction() as connection:
         for statement, given in asked:
             if statement.lstrip().startswith(("SELECT", "DELETE", "UPDATE", "WITH")):
                 found += [(name, statement) for name in read_whole(database, connection, statement, given)]
-    return found
+    return [(name, statement) for name, statement in found if name in among]
 
 
 def read_whole(database, connection, statement, given):
@@ -92,7 +93,29 @@ def read_one(database):
 )
 def test_few_rows_are_found_by_an_index(filled, work):
     """Look-ups of one table or partition, and the end of its cleaning, read no large table from end to end."""
-    assert [(name, text) for name, text in whole_tables(filled, lambda: work(filled)) if name in LARGE] == []
+    assert whole_tables(filled, lambda: work(filled)) == []
+
+
+def test_one_reading_of_the_queue_serves_many_claims(filled):
+    """A claim after the first finds its entry by its id, however many entries wait or are ready for cleaning."""
+    queue = Queue(filled)
+    first = queue.claim("worker-1", "1")
+    taken = []
+    read = whole_tables(filled, lambda: taken.append(queue.claim("worker-2", "1")), {"COMPACTION_QUEUE"})
+    assert first.id != taken[0].id
+    assert read == []
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda database: Cleaning(database).writing(PARTITION), id="writers"),
+        pytest.param(lambda database: Aborts(database).lists(PARTITION.whole_table()), id="aborts"),
+    ],
+)
+def test_what_open_transactions_wrote_is_found_by_their_ids(filled, work):
+    """No index leads to those that are open; from there on one leads to their components and write ids."""
+    assert {name for name, _ in whole_tables(filled, lambda: work(filled))} <= {"TXNS"}
 
 
 def test_a_look_counts_only_what_was_written_since(filled):
@@ -105,7 +128,9 @@ def test_a_look_counts_only_what_was_written_since(filled):
     large.analyse(filled)
     read = [
         text
-        for name, text in whole_tables(filled, lambda: initiating.look(first, aborted_count=1000, aborted_age_ms=10**9))
+        for name, text in whole_tables(
+            filled, lambda: initiating.look(first, aborted_count=1000, aborted_age_ms=10**9).whole()
+        )
         if name == "COMPLETED_TXN_COMPONENTS"
     ]
     assert len(read) == 1

@@ -38,7 +38,9 @@ class Found:
     @property
     def kept(self) -> str | None:
         """Why directories that a compaction replaces would stay; None: the Cleaner removes them."""
-        return what_is_kept(self.table, self.entity.partition, self.partition.parameters if self.partition else {})
+        return what_is_kept(
+            str(self.entity), self.table.parameters, self.partition.parameters if self.partition else {}
+        )
 
     @property
     def place(self) -> CatalogPlace:

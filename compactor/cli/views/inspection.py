@@ -148,7 +148,7 @@ def inspect(database: Database, settings: Settings, places: Places, found: Found
         moment,
         thresholds_from(settings.initiator.thresholds),
         ineligible=ineligible,
-        failing=entity in failing(database, settings, [found]),
+        failing=entity in failing(database, settings),
     )
     return Inspection(
         found=found,
@@ -228,12 +228,10 @@ def _why_not_there(places: Places, found: Found) -> Skip | None:
     return None
 
 
-def failing(database: Database, settings: Settings, among: Sequence[Found]) -> Collection[Entity]:
+def failing(database: Database, settings: Settings) -> Collection[Entity]:
     """The tables and partitions whose latest compactions all failed."""
     limits = settings.initiator
-    return Initiating(database).failing(
-        (found.entity for found in among), limits.failed_threshold, limits.failed_retry_days
-    )
+    return Initiating(database).failing(limits.failed_threshold, limits.failed_retry_days)
 
 
 def candidates(database: Database) -> Mapping[Entity, Candidate]:

@@ -66,7 +66,7 @@ class Survey:
         tables = {one.table.full_name: one.table for one in among}
         self._moments = {name: look(database, table) for name, table in tables.items()}
         self._candidates = candidates(database)
-        self._failing = failing(database, session.settings, among)
+        self._failing = failing(database, session.settings)
         self._skips = why_ineligible(session.places, among, database.schema.version)
         self._defaults = thresholds_from(session.settings.initiator.thresholds)
         done = 0

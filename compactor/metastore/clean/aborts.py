@@ -5,7 +5,7 @@ No reader holds this up, because aborted rows are invisible to every reader; onl
 Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,10 +123,7 @@ class Aborts:
 
         def look(connection: Connection) -> tuple[ValidTxnList, CleanerWriteIdList]:
             snapshot = self._snapshots.take(connection)
-            components, txns = self._schema.txn_components, self._schema.txns.c
-            of_table = and_(components.c.tc_database == table.database, components.c.tc_table == table.table)
-            open_txns = select(txns.txn_id).where(txns.txn_state == "o")
-            writer = minimum(connection, components.c.tc_txnid, of_table, components.c.tc_txnid.in_(open_txns))
+            writer = self._first_writer(connection, table, sorted((*snapshot.open, *snapshot.read_only)))
             found = snapshot.capped(
                 snapshot.high_watermark if writer is None else min(snapshot.high_watermark, writer - 1)
             )
@@ -137,6 +134,19 @@ class Aborts:
             return found, CleanerWriteIdList.from_reader(reader, reach)
 
         return self._database.read(look)
+
+    def _first_writer(self, connection: Connection, table: Entity, open_txns: Sequence[int]) -> int | None:
+        """
+        The first of these transactions, ascending, with components in a table; found by their ids: no index leads from
+        tables to components.
+        """
+        components, dialect = self._schema.txn_components.c, self._database.dialect
+        of_table = and_(components.tc_database == table.database, components.tc_table == table.table)
+        found = (
+            minimum(connection, components.tc_txnid, of_table, dialect.among(components.tc_txnid, batch))
+            for batch in batches(open_txns, dialect.at_once)
+        )
+        return next((writer for writer in found if writer is not None), None)
 
     def forget(self, groups: Collection[AbortedGroup], proof: Proof) -> int:
         """Forget what the proof covers of a table, in all partitions that its rows name; returns how many components."""

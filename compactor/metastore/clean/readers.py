@@ -102,8 +102,10 @@ class Readers:
         """
         Locks on the entity's table whose partition may be the same, or is unnamed; for a whole table all its locks.
         """
+        if not self.locks:
+            return []
         held = self.locks.get(entity.whole_table(), ())
-        if entity.partition is None:
+        if entity.partition is None or not held:
             return list(held)
         names = spellings(entity.partition)
         return [lock for lock in held if lock.partition is None or lock.partition in names]

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, and_, select
 
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, HeldLock
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import read_locks
@@ -33,27 +34,31 @@ def writers(
     Args:
         own, own_lock: the transaction and the lock of the request itself, which don't count.
     """
-    schema = database.schema
+    schema, dialect = database.schema, database.dialect
+    # Read once, without an index on their state. One that ends meanwhile may still count: the next look tells.
     transactions = {txn.txn_id: txn for txn in read_open_transactions(connection, database) if txn.txn_id != own}
     named: dict[int, list[str | None]] = {}
     locks: list[HeldLock] = []
-    held, touched, mapped, txns = schema.hive_locks, schema.txn_components.c, schema.txn_to_write_id.c, schema.txns.c
+    held, touched, mapped = schema.hive_locks, schema.txn_components.c, schema.txn_to_write_id.c
     for lock in read_locks(connection, held, held.c.hl_db == entity.database, held.c.hl_table == entity.table):
         named.setdefault(lock.txn_id, []).append(lock.partition)
         if lock.kind in _WRITING and lock.lock_id != own_lock:
             locks.append(lock)
-    open_txns = select(txns.txn_id).where(txns.txn_state == "o")
     of_table = and_(
         touched.tc_database == entity.database, touched.tc_table == entity.table, touched.tc_operation_type != "c"
     )
+    with_id = and_(mapped.t2w_database == entity.database, mapped.t2w_table == entity.table)
     writing = {lock.txn_id for lock in locks}
-    for txn_id, partition in connection.execute(
-        select(touched.tc_txnid, touched.tc_partition).where(of_table, touched.tc_txnid.in_(open_txns))
-    ):
-        named.setdefault(txn_id, []).append(partition)
-        writing.add(txn_id)
-    of_table = and_(mapped.t2w_database == entity.database, mapped.t2w_table == entity.table)
-    writing.update(connection.scalars(select(mapped.t2w_txnid).where(of_table, mapped.t2w_txnid.in_(open_txns))))
+    for batch in batches(transactions, dialect.at_once):
+        touching = select(touched.tc_txnid, touched.tc_partition).where(
+            of_table, dialect.among(touched.tc_txnid, batch)
+        )
+        for txn_id, partition in connection.execute(touching):
+            named.setdefault(txn_id, []).append(partition)
+            writing.add(txn_id)
+    for batch in batches(transactions, dialect.at_once):
+        allocated = select(mapped.t2w_txnid).where(with_id, dialect.among(mapped.t2w_txnid, batch))
+        writing.update(connection.scalars(allocated))
     found = [
         Blocker(Reason.OPEN_TRANSACTION, f"{txn} may be writing there")
         for txn_id, txn in transactions.items()

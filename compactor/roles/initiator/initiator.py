@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Final
 
+from compactor.acid.write_ids import ValidTxnList
 from compactor.control import Denial, Judge, Subject
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
@@ -51,6 +52,8 @@ cycle that ends looks like one that hangs.
 """
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds the memory that a scan of a large warehouse takes."""
+_FRESH_SECONDS = 30.0
+"""For this time a cycle's batches are judged under the same transactions; listing one batch may take as long."""
 _MISPLACED = frozenset({Reason.OUTSIDE_ROOTS, Reason.OVERLAPPING_LOCATION, Reason.UNSAFE_LOCATION})
 """
 Reasons that the table's owner, or its neighbour's, has to mend: the history shows them, too, and they are checked again
@@ -79,6 +82,7 @@ class Initiator:
         self._reach = ScanState()
         self._quiet = Unchanged()
         self._away = AwayStores()
+        self._txns: tuple[float, ValidTxnList] | None = None
         self._recorded: dict[Entity, str] = {}
         self._told: dict[Entity, tuple[str, ...]] = {}
         self._refusals = Refusals(services.queue)
@@ -100,16 +104,17 @@ class Initiator:
         with leading(services, Role.INITIATOR) as held:
             plan = self._reach.plan(services.now_ms(), paused, services.settings.initiator.full_scan_seconds)
             tally, look = self._cycle(held, plan, judge)
-            if not tally.left:
+            if not (tally.left or tally.unread):
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there
-        self._reach.came(
-            plan,
-            look,
-            again=tally.again,
-            left=tally.left,
-            unnamed=tally.unnamed,
-            passed_over=bool(tally.skips.get(Reason.PAUSED)),
-        )
+        if not tally.unread:
+            self._reach.came(
+                plan,
+                look,
+                again=tally.again,
+                left=tally.left,
+                unnamed=tally.unnamed,
+                passed_over=bool(tally.skips.get(Reason.PAUSED)),
+            )
         freed = self._recovery.give_back_timed_out()
         return tally.sentence(full=plan.full, freed=len(freed))
 
@@ -124,27 +129,31 @@ class Initiator:
             aborted_count=limits.aborted_count,
             aborted_age_ms=limits.aborted_age_ms,
         )
-        # Together, the partitions of a table cost one look at the table and its write ids, not one in each batch.
-        candidates = plan.in_order(sorted(look.candidates, key=_table))
         self._refusals.begin(now_ms)
-        tally = InitiatorTally(candidates=len(candidates), told=self._told, unnamed=set(look.unnamed))
+        self._txns = None
+        tally = InitiatorTally(told=self._told)
         services.steps.enter(steps.INITIATOR_SEARCHED)
-        failing = services.initiating.failing(
-            (candidate.entity for candidate in candidates), settings.failed_threshold, settings.failed_retry_days
-        )
+        failing = services.initiating.failing(settings.failed_threshold, settings.failed_retry_days)
         oldest_open_ms = self._oldest_open_ms(now_ms)
         self._quiet.begin(now_ms, everything=plan.full)
         self._away.begin()
         over = self._over()
-        for batch in batches(candidates, _AT_ONCE):
-            self._progress.made()
-            if over():
-                tally.left += [candidate.entity for candidate in batch]
-            else:
-                self._judge_all(
-                    self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms, over
-                )
-        (self._quiet.go_on if tally.left else self._quiet.end)()
+        # By table: together, the partitions of a table cost one look at the table and its write ids.
+        for candidates, unnamed in look.parts(plan.left):
+            tally.candidates += len(candidates)
+            tally.unnamed |= unnamed
+            for batch in batches(candidates, _AT_ONCE):
+                self._progress.made()
+                if over():
+                    tally.left.add(candidate.entity for candidate in batch)
+                else:
+                    self._judge_all(
+                        self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms, over
+                    )
+            if services.stopping.is_set():
+                tally.unread = True
+                break
+        (self._quiet.go_on if tally.left or tally.unread else self._quiet.end)()
         services.steps.enter(steps.INITIATOR_LISTED)
         self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
@@ -237,7 +246,7 @@ class Initiator:
         parameters = services.catalog.parameters_of(
             [subject.place.part_id for subject in pending if subject.place.part_id is not None]
         )
-        txns = services.transactions.valid_txns()
+        txns = self._valid_txns()
         write_ids = services.transactions.compactor_write_ids_of(
             {subject.place.table.full_name for subject in pending}, txns
         )
@@ -260,7 +269,14 @@ class Initiator:
             self._take(subject, verdict, tally)
             del left[subject.candidate.entity]
         tally.listed += len(pending) - len(left)
-        tally.left += left
+        tally.left.add(left)
+
+    def _valid_txns(self) -> ValidTxnList:
+        """The transactions under which batches are judged: with many of them, reading them takes longer than a batch."""
+        now = self._clock()
+        if self._txns is None or now - self._txns[0] >= _FRESH_SECONDS:
+            self._txns = now, self._services.transactions.valid_txns()
+        return self._txns[1]
 
     def _take(self, subject: DueSubject, verdict: Verdict, tally: InitiatorTally) -> None:
         entity = subject.candidate.entity

@@ -19,12 +19,13 @@ new. It keeps one number (a fingerprint) of each partition, so that a hundred th
 Pure, except that `Refusals` reads the queue. Source: docs/operations.md, Initiator.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
-from compactor.metastore.candidates import HandedOut, Look
+from compactor.metastore.candidates import HandedOut, Left, Look
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Candidate, Entity, QueueState, TableFacts
 from compactor.planning.picker import Skip
@@ -218,16 +219,16 @@ class Plan:
     Args:
         start_ms: start of the cycle, by the database clock.
         first: ask only for what was committed from this transaction on; None: everything.
-        also: tables and partitions to look at besides.
-        before: those of `also` that an earlier cycle didn't reach, each with its place in the order.
+        again: tables and partitions to look at besides.
+        left: those that an earlier cycle didn't reach, in the order in which it left them.
         paused: scopes in which nothing is judged now.
         handed_out: allocated write ids as an earlier look found them; None in the first cycle.
     """
 
     start_ms: int
     first: int | None
-    also: AbstractSet[Entity]
-    before: Mapping[Entity, int]
+    again: AbstractSet[Entity]
+    left: Left
     paused: frozenset[str]
     handed_out: HandedOut | None
 
@@ -235,14 +236,10 @@ class Plan:
     def full(self) -> bool:
         return self.first is None
 
-    def in_order(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """
-        The candidates, those that an earlier cycle left first, in the order in which they were left. So every candidate
-        gets its turn, however few a cycle reaches.
-        """
-        if not self.before:
-            return list(candidates)
-        return sorted(candidates, key=lambda candidate: self.before.get(candidate.entity, len(self.before)))
+    @property
+    def also(self) -> Iterator[Entity]:
+        """What to look at besides what was committed: at first what was left."""
+        return chain(self.left, self.again)
 
 
 class ScanState:
@@ -252,7 +249,7 @@ class ScanState:
         self._reached: int | None = None
         self._last_full_ms: int | None = None
         self._again: AbstractSet[Entity] = frozenset()
-        self._left: dict[Entity, int] = {}
+        self._left = Left()
         self._waited_for: frozenset[str] = frozenset()
         self._handed_out: HandedOut | None = None
 
@@ -266,7 +263,7 @@ class ScanState:
         return Plan(
             start_ms,
             None if full else self._reached,
-            self._again | self._left.keys(),
+            self._again,
             self._left,
             paused,
             self._handed_out,
@@ -278,7 +275,7 @@ class ScanState:
         look: Look,
         *,
         again: AbstractSet[Entity],
-        left: Iterable[Entity],
+        left: Left,
         unnamed: AbstractSet[Entity] = frozenset(),
         passed_over: bool,
     ) -> None:
@@ -288,15 +285,11 @@ class ScanState:
         Args:
             again: candidates that were judged, or skipped for a reason that passes by itself: look at them in the next
                 cycle.
-            left: candidates that the cycle didn't reach, in this order.
+            left: candidates that the cycle didn't reach.
             unnamed: candidates of its look with a write that no commit names, and that no listing settled.
             passed_over: whether a candidate wasn't judged because of a pause.
         """
-        self._reached, self._again, self._left = (
-            look.reached,
-            again,
-            {entity: place for place, entity in enumerate(left)},
-        )
+        self._reached, self._again, self._left = look.reached, again, left
         # Only the difference between two looks shows a write that no commit names, so an unsettled table keeps its old
         # ids.
         known = plan.handed_out or {}

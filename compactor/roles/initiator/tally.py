@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.log import get_logger
+from compactor.metastore.candidates import Left
 from compactor.metastore.model import Candidate, CatalogPlace, Entity
 from compactor.metrics import Metrics
 from compactor.planning.picker import Pick, Skip
@@ -50,6 +51,7 @@ class InitiatorTally:
     Args:
         away: the first error of an unreachable store; no fault of the table's, and so no row in the history.
         left: candidates that the cycle didn't reach, in the order in which they would have come.
+        unread: the daemon is stopping, and so what else the look would have found wasn't read.
         unnamed: candidates with a write that no commit names, and that no listing settled yet.
         told: the findings that the log already has, by partition, from this cycle and those before: they aren't logged
             again.
@@ -62,7 +64,8 @@ class InitiatorTally:
     away: str = ""
     told: dict[Entity, tuple[str, ...]] = field(default_factory=dict)
     again: set[Entity] = field(default_factory=set)
-    left: list[Entity] = field(default_factory=list)
+    left: Left = field(default_factory=Left)
+    unread: bool = False
     unnamed: set[Entity] = field(default_factory=set)
     picks: list[tuple[DueSubject, Pick]] = field(default_factory=list)
     tells_all: bool = field(default_factory=lambda: logging.getLogger(__name__).isEnabledFor(logging.DEBUG))

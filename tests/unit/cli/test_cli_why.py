@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.commands.looking.why import cleaning_causes, waiting_cause
+from compactor.cli.commands.looking.why import Alike, Cause, cleaning_causes, record, waiting_cause
 from compactor.cli.control_records import served_pools
 from compactor.control import Denial
 from compactor.coordination import Member, SeenMember
@@ -157,6 +157,37 @@ def test_bytes_are_those_that_no_query_reads(shop):
     shown = shop.run("why", "--measure", "0")
     assert shown.stderr == "of 1 directory it isn't known how many bytes\n"
     assert "ABORT TRANSACTIONS" in " ".join(shown.stdout.split())
+
+
+def test_what_stays_on_purpose_is_said(shop):
+    """A table with `no_cleanup` is a cause of its own, beside the transaction that holds its entry back."""
+    made_ready(shop, "shop.orders")
+    with shop.open() as database:
+        tbls, parameters = database.schema.tbls.c, database.schema.table_params
+        orders = select(tbls.tbl_id).where(tbls.tbl_name == "orders").scalar_subquery()
+        values = {"tbl_id": orders, "param_key": "no_cleanup", "param_value": "true"}
+        database.write(lambda connection: connection.execute(insert(parameters).values(values)))
+    causes = {found["reason"]: (found["entries"], found["cause"], found["ids"]) for found in shop.json("why")}
+    assert set(causes) == {"open-transaction", "no-cleanup"}
+    entries, sentence, ids = causes["no-cleanup"]
+    assert (entries, sentence) == (1, "no_cleanup is set for shop.orders: replaced files stay")
+    assert ids == causes["open-transaction"][2]
+
+
+def test_a_cause_of_entries_with_others_counts_all_of_them_once():
+    """Entries that share only one of their causes add up; what is counted twice is a table, and no bytes."""
+    a, b = Entity("shop", "a", "p=1"), Entity("shop", "a", "p=2")
+    entries = [
+        QueueEntry(number, entity, CompactionKind.MAJOR, QueueState.READY_FOR_CLEANING, commit_ms=1000 * number)
+        for number, entity in ((3, a), (5, b), (4, b))
+    ]
+    sizes = {a: 7, b: 11}
+    cause = Cause("cleaning", "open-transaction", "a transaction", "its end")
+    found = record(cause, [Alike.of(entries[:2], sizes), Alike.of(entries[2:], sizes)], sizes, 10_000)
+    assert (found["ids"], found["entries"], found["tables"], found["bytes"]) == ([3, 4, 5], 3, 1, 18)
+    assert (found["since_ms"], found["example"]) == (7000, "shop.a/p=1")
+    unmeasured = record(cause, [Alike.of(entries[2:], {})], {}, 10_000)
+    assert (unmeasured["bytes"], unmeasured["since_ms"], unmeasured["example"]) == (None, 6000, "shop.a/p=2")
 
 
 def test_nothing_waits_and_wrong_names(shop):

@@ -75,7 +75,7 @@ def test_an_insert_overwrite_of_hive_3_does_not_end_an_entry(beside_3):
         assert "given back: lock-not-acquired: db.t is locked: lock" in worker.run_once()
         world.clock.forward(2000)
     assert (world.states(), world.ended()) == (["initiated"], [])
-    assert world.services.initiating.failing([entry.entity for entry in world.services.queue.entries()], 2, 7) == set()
+    assert world.services.initiating.failing(2, 7) == set()
     world.real.abort(writer)
     assert "published" in worker.run_once()
 

@@ -5,7 +5,7 @@ another daemon's.
 
 from hypothesis import given
 
-from compactor.metastore.candidates import Look
+from compactor.metastore.candidates import Left, Look, Part
 from compactor.metastore.model import Candidate, Entity
 from compactor.roles.initiator.scan_state import ScanState
 from tests.strategies import lives_of_initiators
@@ -15,6 +15,15 @@ NOTHING = frozenset[str]()
 
 def entity(number):
     return Entity("db", f"t{number}")
+
+
+def look_at(found, reached):
+    """A look that finds these tables."""
+
+    def read(tables):
+        return Part([Candidate(table) for table in tables if table in found])
+
+    return Look(reached, {}, dict.fromkeys(found, 1), read)
 
 
 class Metastore:
@@ -27,7 +36,9 @@ class Metastore:
         """The newest commit of each table that is new since `first`, or that was asked for."""
         newest = {entity(table): place for place, table in enumerate(self.commits)}
         return {
-            one: place for one, place in newest.items() if plan.first is None or place >= plan.first or one in plan.also
+            one: place
+            for one, place in newest.items()
+            if plan.first is None or place >= plan.first or one in set(plan.also)
         }
 
 
@@ -43,13 +54,12 @@ def test_everything_that_was_written_is_judged(life):
         reach, judged = daemons[daemon]
         plan = reach.plan(0, NOTHING, full_scan_seconds)
         found = metastore.look(plan)
-        order = [candidate.entity for candidate in plan.in_order(map(Candidate, found))]
+        look = look_at(found, len(metastore.commits))
+        order = [candidate.entity for part in look.parts(plan.left) for candidate in part.candidates]
         if fails:
             return len(order)
         judged.update({one: found[one] for one in order[:budget]})
-        reach.came(
-            plan, Look([], len(metastore.commits), {}), again=frozenset(), left=order[budget:], passed_over=False
-        )
+        reach.came(plan, look, again=frozenset(), left=Left(order[budget:]), passed_over=False)
         return len(order) - budget
 
     for daemon, step, number in life:
@@ -67,12 +77,11 @@ def test_what_was_left_is_first_in_the_order_in_which_it_was_left():
     """Though a look finds things in another order, and new ones with them."""
     reach = ScanState()
     plan = reach.plan(0, NOTHING, 1)
-    reach.came(plan, Look([], 7, {}), again={entity(9)}, left=[entity(3), entity(1)], passed_over=False)
+    reach.came(plan, Look(7, {}), again={entity(9)}, left=Left([entity(3), entity(1)]), passed_over=False)
     plan = reach.plan(1, NOTHING, 1)
-    assert (plan.first, plan.also) == (7, {entity(1), entity(3), entity(9)})
-    assert [one.entity for one in plan.in_order(Candidate(entity(number)) for number in (0, 1, 2, 3, 9))] == [
-        entity(number) for number in (3, 1, 0, 2, 9)
-    ]
+    assert (plan.first, list(plan.also)) == (7, [entity(3), entity(1), entity(9)])
+    (part,) = look_at([entity(number) for number in (0, 1, 2, 3, 9)], 8).parts(plan.left)
+    assert [one.entity for one in part.candidates] == [entity(number) for number in (3, 1, 0, 2, 9)]
 
 
 def test_everything_is_looked_at_when_it_is_time():
@@ -81,7 +90,7 @@ def test_everything_is_looked_at_when_it_is_time():
     for start, full in ((0, True), (500, False), (999, False), (1000, True), (1500, False)):
         plan = reach.plan(start, NOTHING, 1)
         assert plan.full is full
-        reach.came(plan, Look([], 7, {}), again=frozenset(), left=[entity(1)], passed_over=False)
+        reach.came(plan, Look(7, {}), again=frozenset(), left=Left([entity(1)]), passed_over=False)
 
 
 def test_everything_is_looked_at_when_a_pause_is_over_that_hid_something():
@@ -99,7 +108,7 @@ def test_everything_is_looked_at_when_a_pause_is_over_that_hid_something():
     ):
         plan = reach.plan(start, paused, 3600)
         assert plan.full is full
-        reach.came(plan, Look([], 7, {}), again=frozenset(), left=[], passed_over=passed_over)
+        reach.came(plan, Look(7, {}), again=frozenset(), left=Left(), passed_over=passed_over)
 
 
 def test_an_unnamed_write_that_is_not_settled_is_told_again():
@@ -109,15 +118,15 @@ def test_an_unnamed_write_that_is_not_settled_is_told_again():
     reach = ScanState()
     assert reach.plan(0, NOTHING, 1).handed_out is None
     before = {one: (2, nothing), two: (2, nothing), three: (2, nothing)}
-    reach.came(reach.plan(0, NOTHING, 1), Look([], 7, before), again=frozenset(), left=[], passed_over=False)
+    reach.came(reach.plan(0, NOTHING, 1), Look(7, before), again=frozenset(), left=Left(), passed_over=False)
     plan = reach.plan(1, NOTHING, 1)
     assert plan.handed_out == before
     now = {one: (3, nothing), two: (3, nothing), three: (3, nothing), new: (2, nothing)}
     reach.came(
         plan,
-        Look([], 8, now, frozenset({one, two, new})),
+        Look(8, now),
         again={three},
-        left=[new],
+        left=Left([new]),
         unnamed={two, new},
         passed_over=False,
     )

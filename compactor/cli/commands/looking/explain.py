@@ -348,7 +348,7 @@ def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limi
         }
 
     everything = partitions(catalog, facts, limit)
-    failed = failing(database, session.settings, everything)
+    failed = failing(database, session.settings)
     records = [
         record(*each)
         for each in zip(everything, why_ineligible(session.places, everything, moment.layout), strict=True)

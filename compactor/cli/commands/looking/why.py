@@ -3,10 +3,13 @@
 cause once, with what it holds back and the command that ends it.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Final
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, Self
 
 import click
 
@@ -25,7 +28,10 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.sql import batches, least
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
+from compactor.planning.eligibility import what_is_kept
+from compactor.planning.thresholds import CLEANUP_KEYS
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
 from compactor.words import plural
@@ -80,28 +86,53 @@ class Cause:
     remedy: str
 
 
-@dataclass(slots=True)
-class Held:
-    """The entries that a cause holds back."""
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """
+    What a record needs to know of entries that the same causes hold back, told once for all of these causes.
 
-    entries: list[QueueEntry] = field(default_factory=list)
+    Args:
+        ids: ascending.
+        first: of the entry with the lowest id.
+        since_ms: when the first of them entered its state.
+        measured: those of their tables and partitions whose bytes are known.
+    """
 
-    def record(self, cause: Cause, sizes: Mapping[Entity, int], now_ms: int) -> Record:
-        """As an output record; bytes are those that were measured, None where none were."""
-        known = [sizes[entity] for entity in {entry.entity for entry in self.entries} if entity in sizes]
-        since = [moment for entry in self.entries if (moment := moment_of(entry)) is not None]
-        return {
-            "holds": cause.holds,
-            "reason": cause.reason,
-            "cause": cause.sentence,
-            "entries": len(self.entries),
-            "tables": len({entry.entity.whole_table() for entry in self.entries}),
-            "bytes": sum(known) if known else None,
-            "since_ms": max(0, now_ms - min(since)) if since else None,
-            "example": str(self.entries[0].entity),
-            "remedy": cause.remedy,
-            "ids": [entry.id for entry in self.entries],
-        }
+    ids: list[int]
+    first: Entity
+    tables: set[tuple[str, str]]
+    since_ms: int | None
+    measured: set[Entity]
+
+    @classmethod
+    def of(cls, entries: Sequence[QueueEntry], sizes: Mapping[Entity, int]) -> Self:
+        """Of entries by id; at least one."""
+        return cls(
+            [entry.id for entry in entries],
+            entries[0].entity,
+            {(entry.entity.database, entry.entity.table) for entry in entries},
+            least(*{moment_of(entry) for entry in entries}),
+            {entry.entity for entry in entries}.intersection(sizes) if sizes else set(),
+        )
+
+
+def record(cause: Cause, held: Sequence[Alike], sizes: Mapping[Entity, int], now_ms: int) -> Record:
+    """A cause as an output record; bytes are those that were measured, None where none were."""
+    ids = sorted(chain.from_iterable(some.ids for some in held))
+    measured = set[Entity]().union(*(some.measured for some in held))
+    since = least(*(some.since_ms for some in held))
+    return {
+        "holds": cause.holds,
+        "reason": cause.reason,
+        "cause": cause.sentence,
+        "entries": len(ids),
+        "tables": len(set[tuple[str, str]]().union(*(some.tables for some in held))),
+        "bytes": sum(sizes[entity] for entity in measured) if measured else None,
+        "since_ms": None if since is None else max(0, now_ms - since),
+        "example": str(min(held, key=lambda some: some.ids[0]).first),
+        "remedy": cause.remedy,
+        "ids": ids,
+    }
 
 
 @click.command(cls=Command)
@@ -125,41 +156,65 @@ def why(session: Session, *, target: str | None, measure: int, watch: float | No
     watched(session, watch, lambda: session.output.show(_view(session, target, measure)))
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Without Python's collector of cycles: it would walk through all entries again and again, and they have none."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def _view(session: Session, target: str | None, measure: int) -> View:
+    with _without_collector():
+        return _told(session, target, measure)
+
+
+def _told(session: Session, target: str | None, measure: int) -> View:
     database = session.database()
     fits = places(session, target)
     now = database.read(database.now_ms)
     daemons = control_records.daemons(session)
-    held: dict[Cause, Held] = {}
+    held: dict[Cause, list[list[QueueEntry]]] = {}
     cleaning = [
         (ready.entry, ready.blockers)
         for ready in Cleaning(database).ready_for_cleaning(*session.settings.cleaner.waits_ms)
         if fits(ready.entry.entity)
     ]
-    found = _found(session, [entry for entry, _ in cleaning])
+    kept = _kept(session, cleaning)
     decide = control_records.judge(session) if cleaning else None
     denials: dict[Subject, Denial | None] = {}
-    causes: dict[tuple[int, Denial | None, str | None], list[Held]] = {}  # transactions hold back many entries alike
+    alike: dict[tuple[object, ...], list[QueueEntry]] = {}  # transactions hold back many entries alike
     for entry, blockers in cleaning:
         subject = control_records.subject(entry)
         if decide is not None and subject not in denials:
             denials[subject] = decide.cleaning(subject)
-        kept = found[entry.id].kept if entry.id in found else None
-        key = (id(blockers), denials.get(subject), kept)
-        if key not in causes:
-            causes[key] = [held.setdefault(cause, Held()) for cause in cleaning_causes(blockers, *key[1:], daemons)]
-        for some in causes[key]:
-            some.entries.append(entry)
+        denial, stays = denials.get(subject), kept.get(entry.id)
+        key = (id(blockers), denial, stays)
+        if key not in alike:
+            alike[key] = []
+            for cause in cleaning_causes(blockers, denial, stays, daemons):
+                held.setdefault(cause, []).append(alike[key])
+        alike[key].append(entry)
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
     denied = control_records.waiting(session, waiting)
     told = control_records.stored_failures(session, waiting, denied.values())
     for entry in waiting:
         because = (told[entry.id].reason, told[entry.id].because) if entry.id in told else ("", "")
-        held.setdefault(waiting_cause(entry, denied.get(entry.id), because, daemons), Held()).entries.append(entry)
-    sizes = _sizes(session, found.values(), measure)
-    records = [some.record(cause, sizes, now) for cause, some in held.items()]
+        waits = (denied.get(entry.id), because, entry.pool)
+        if waits not in alike:
+            alike[waits] = []
+            held.setdefault(waiting_cause(entry, *waits[:2], daemons), []).append(alike[waits])
+        alike[waits].append(entry)
+    removable = dict.fromkeys(entry.entity for entry, _ in cleaning if entry.location is None)
+    sizes = _sizes(session, _found(session, removable, measure))
+    counted = {id(entries): Alike.of(entries, sizes) for entries in alike.values()}
+    records = [record(cause, [counted[id(entries)] for entries in some], sizes, now) for cause, some in held.items()]
     records.sort(key=lambda record: (-int(str(record["bytes"] or 0)), -int(str(record["entries"]))))
-    unmeasured = len({one.entity for one in found.values()} - sizes.keys())
+    unmeasured = len(removable.keys() - sizes.keys())
     footer = f"of {plural(unmeasured, 'directory', 'directories')} it isn't known how many bytes" if unmeasured else ""
     return View(COLUMNS, records, empty="nothing waits", footer=footer)
 
@@ -249,16 +304,34 @@ def _denied(holds: str, denial: Denial) -> Cause:
     return Cause(holds, denial.reason.value, denial.sentence, remedy)
 
 
-def _found(session: Session, entries: Iterable[QueueEntry]) -> dict[int, Found]:
-    """The tables and partitions of entries, as far as the catalog has them; not of requests to remove a directory."""
-    asked = [entry for entry in entries if entry.location is None]
-    facts = Catalog(session.database()).facts_for(entry.entity for entry in asked)
-    return {entry.id: Found(*facts[entry.entity]) for entry in asked if entry.entity in facts}
+def _kept(session: Session, cleaning: Sequence[tuple[QueueEntry, object]]) -> dict[int, str]:
+    """Of the entries whose replaced files stay (`no_cleanup`) why; not of requests to remove a directory."""
+    if not cleaning:
+        return {}
+    found = Catalog(session.database()).parameters_of_ready(CLEANUP_KEYS)
+    return {
+        entry.id: why
+        for entry, _ in cleaning
+        if entry.id in found
+        and entry.location is None
+        and (why := what_is_kept(str(entry.entity), *found[entry.id])) is not None
+    }
 
 
-def _sizes(session: Session, places: Iterable[Found], most: int) -> dict[Entity, int]:
-    """The bytes in each place that no query reads any more, where it can be listed; of the first `most` places only."""
-    chosen = list({found.entity: found for found in places}.values())[:most]
+def _found(session: Session, entities: Iterable[Entity], most: int) -> list[Found]:
+    """The first `most` of these tables and partitions that the catalog has."""
+    catalog = Catalog(session.database())
+    found: list[Found] = []
+    for batch in batches(entities, most):
+        facts = catalog.facts_for(batch)
+        found += [Found(*facts[entity]) for entity in batch if entity in facts]
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def _sizes(session: Session, chosen: Sequence[Found]) -> dict[Entity, int]:
+    """The bytes in each place that no query reads any more, where it can be listed."""
     moments: dict[str, CatalogMoment] = {}
     for found in chosen:
         if found.table.full_name not in moments:

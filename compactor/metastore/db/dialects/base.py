@@ -55,6 +55,8 @@ class Dialect(ABC):
     """Options of a table whose key the database numbers."""
     at_once: ClassVar[int] = 1000
     """How many values one list may hold."""
+    pairs_at_once: ClassVar[int] = 500
+    """How many pairs one list may hold."""
 
     apart: ClassVar[Mapping[str, Any]] = {}
     """
@@ -144,8 +146,14 @@ class Dialect(ABC):
     def among_pairs(
         self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]
     ) -> ColumnElement[bool]:
-        """`(first, second) IN (pairs)`; at least one pair, and 500 at most."""
+        """`(first, second) IN (pairs)`; at least one pair, and `pairs_at_once` at most."""
         return tuple_(first, second).in_(pairs)
+
+    def paired(
+        self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]
+    ) -> ColumnElement[bool]:
+        """The same of pairs that are all different, in a query whose rows may be joined with them."""
+        return self.among_pairs(first, second, pairs)
 
     def long_text(self, value: ColumnElement[Any]) -> ColumnElement[Any]:
         """A text, or NULL, as the product's type for texts of any length, where the branches of a UNION must agree."""

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Table,
+    and_,
     bindparam,
     cast,
     event,
@@ -40,6 +41,7 @@ class PostgreSQL(Dialect):
     several_servers = True
     grants_script = "deploy/sql/grants-postgresql.sql"
     at_once = 20_000
+    pairs_at_once = 1000  # for more the server may rather read the whole table
     apart: ClassVar = {"isolation_level": "AUTOCOMMIT"}
 
     def announce(self, connection: Connection) -> None:
@@ -60,6 +62,18 @@ class PostgreSQL(Dialect):
         kind = ARRAY(column.type)
         given = bindparam(values, type_=kind) if isinstance(values, str) else bindparam(None, list(values), type_=kind)
         return column == func.any(cast(given, kind))
+
+    def paired(
+        self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]
+    ) -> ColumnElement[bool]:
+        # Two parameters, and one plan however many pairs: for single ones the server would plan as many searches. Joined,
+        # because it expects half of the table from an IN.
+        arrays = [
+            cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type))
+            for column, values in zip((first, second), zip(*pairs, strict=True), strict=True)
+        ]
+        given = func.unnest(*arrays).table_valued("one", "other").render_derived()
+        return and_(first == given.c.one, second == given.c.other)
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
         seconds = max(2, round(connect_timeout_seconds))

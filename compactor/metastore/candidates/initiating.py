@@ -1,0 +1,158 @@
+"""The Initiator's view of one metastore: takes looks, and tells what keeps failing."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from compactor.metastore.candidates.aborts import AbortedIn, Bounds, add_aborted, read_aborted
+from compactor.metastore.candidates.commits import Asked, Commits
+from compactor.metastore.candidates.failures import read_failing, read_unlucky
+from compactor.metastore.candidates.look import Look, Part
+from compactor.metastore.candidates.queued import Queued, read_queued
+from compactor.metastore.candidates.stored_names import as_stored, catalogued
+from compactor.metastore.candidates.unnamed import HandedOut, ended, read_handed_out, read_unnamed
+from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import maximum
+from compactor.metastore.model import Candidate, Entity
+from compactor.metastore.txn.snapshots import snapshots_for
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """
+    What a look has read before its parts.
+
+    Args:
+        asked: as for `Commits.read`.
+        ended: the newest write of each table that ended since the look before.
+    """
+
+    asked: Asked | None
+    queued: Mapping[Entity, Queued]
+    aborted: Mapping[Entity, Sequence[AbortedIn]]
+    ended: Mapping[Entity, int]
+
+
+class Initiating:
+    """The Initiator's view of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = database.schema
+        self._snapshots = snapshots_for(database)
+        self._commits = Commits(database)
+
+    def last_cycle_ms(self) -> int | None:
+        """
+        Start of the last completed cycle, of any daemon or Hive, where Hive 4 stores it; None when it isn't known.
+        """
+        aux = self._schema.aux_table.c
+        return (
+            self._database.read(lambda connection: maximum(connection, aux.mt_key2, aux.mt_key1 == "Initiator")) or None
+        )
+
+    def look(
+        self,
+        first: int | None,
+        *,
+        also: Iterable[Entity] = (),
+        handed_out: HandedOut | None = None,
+        aborted_count: int | None = None,
+        aborted_age_ms: int | None = None,
+    ) -> Look:
+        """
+        The tables and partitions whose directories may be worth listing.
+
+        Args:
+            first: `reached` of an earlier look: only what was committed since, besides aborts and entities that didn't
+                initiate or failed last; None: everything that was written and isn't compacted and cleaned.
+            also: entities to include, too, if there is anything to see.
+            handed_out: `handed_out` of an earlier look: a table without partitions is a candidate, too, if one of its
+                writes ended since and no commit of that write is noted (`unnamed`). None: such tables are left out.
+            aborted_count, aborted_age_ms: a candidate because of aborts alone must have more components, or an older
+                transaction, than that; None: any.
+        """
+        wanted: dict[Entity, set[str | None]] = {}
+        _ask(wanted, also)
+        bounds = Bounds(aborted_count, aborted_age_ms)
+        return self._database.read(lambda connection: self._look(connection, first, wanted, handed_out, bounds))
+
+    def candidates(self) -> list[Candidate]:
+        """Everything that was written, or aborted, and isn't compacted and cleaned."""
+        return self.look(None).whole().candidates
+
+    def failing(self, threshold: int, retry_days: float) -> Collection[Entity]:
+        """
+        The entities whose newest `threshold` finished compactions all failed.
+
+        The newest failure must be less than `retry_days` old, counted from when it was queued (on 3.1, when it ended); with
+        0 or less its age doesn't matter.
+        """
+        if threshold <= 0:
+            return frozenset()
+
+        def look(connection: Connection) -> set[Entity]:
+            age_ms = round(retry_days * 86_400_000)
+            forgiven_before_ms = self._database.now_ms(connection) - age_ms if retry_days > 0 else None
+            return read_failing(connection, self._schema, threshold, forgiven_before_ms)
+
+        return self._database.read(look)
+
+    def _look(
+        self, connection: Connection, first: int | None, also: Asked, before: HandedOut | None, bounds: Bounds
+    ) -> Look:
+        schema = self._schema
+        now_ms = self._database.now_ms(connection)
+        reached = self._snapshots.min_open_or_next(
+            connection
+        )  # before the commits are read: a transaction that ends in between is told twice rather than never
+        handed_out = read_handed_out(
+            connection, self._database, before
+        )  # before the commits are read, so that the commit of every ended write can be seen
+        queued = read_queued(connection, schema)
+        asked: dict[Entity, set[str | None]] | None = None
+        if first is None:
+            sizes = self._commits.sizes(connection)
+        else:
+            asked = {table: set(partitions) for table, partitions in also.items()}
+            _ask(asked, read_unlucky(connection, schema))
+            for entity in self._commits.since(connection, first):
+                asked.setdefault(entity.whole_table(), set()).add(entity.partition)
+            sizes = {table: len(partitions) for table, partitions in asked.items()}
+        aborted = read_aborted(connection, self._database, bounds=bounds, now_ms=now_ms, sizes=sizes, always=also)
+        newest = ended(handed_out, before) if before is not None else {}
+        for table in (*aborted, *newest):
+            sizes[table] = sizes.get(table, 0) + len(aborted.get(table, ())) + 1
+        known = _Known(asked, queued, aborted, newest)
+        ordered = dict(sorted(sizes.items(), key=lambda size: (size[0].database, size[0].table)))
+        return Look(
+            reached,
+            handed_out,
+            ordered,
+            lambda tables: self._database.read(lambda each: self._read(each, tables, known)),
+        )
+
+    def _read(self, connection: Connection, tables: Sequence[Entity], known: _Known) -> Part:
+        """The candidates in some tables."""
+        written = self._commits.read(connection, tables, known.asked)
+        add_aborted(written, tables, known.aborted)
+        found = dict(catalogued(connection, self._database, written))
+        newest = {table: known.ended[table] for table in tables if table in known.ended}
+        unnamed = read_unnamed(connection, self._database, found, newest) if newest else {}
+        found |= unnamed
+        candidates = [
+            candidate
+            if (queued := known.queued.get(entity)) is None
+            else replace(candidate, active=queued[0], ready_for_cleaning_hwm=queued[1])
+            for entity, candidate in found.items()
+        ]
+        place = {(table.database, table.table): number for number, table in enumerate(tables)}
+        candidates.sort(key=lambda candidate: place[candidate.entity.database, candidate.entity.table])
+        return Part(candidates, frozenset(unnamed))
+
+
+def _ask(asked: dict[Entity, set[str | None]], entities: Iterable[Entity]) -> None:
+    """Ask for tables and partitions of the catalog, under all names that Hive may have stored."""
+    for entity in entities:
+        asked.setdefault(entity.whole_table(), set()).update(as_stored(entity.partition))

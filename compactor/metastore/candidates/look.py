@@ -1,0 +1,96 @@
+"""
+The parts in which a look is read, and their order.
+
+Pure: `Look` is told how to read some tables. No part holds much more than `_AT_ONCE` candidates, unless one table has
+more: stored names of partitions can only be told apart among all of their table's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from compactor.metastore.candidates.left import Left
+from compactor.metastore.candidates.unnamed import HandedOut
+from compactor.metastore.db.sql import batches
+from compactor.metastore.model import Candidate, Entity
+
+_AT_ONCE = 10_000
+"""Candidates that are read at a time: bounds the memory that a look at a large warehouse takes."""
+
+
+class Part(NamedTuple):
+    """
+    Some of the candidates that a look finds.
+
+    Args:
+        unnamed: those with a newer write than any commit tells of.
+    """
+
+    candidates: list[Candidate]
+    unnamed: frozenset[Entity] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """
+    One look at what was written and aborted. It is read part by part, each of which says what is so when it is read.
+
+    Args:
+        reached: every transaction below this id had ended: for a look from here on only commits of this and later
+            transactions are new, however long they ran, and however late a part was read.
+        handed_out: of every table, for the next look.
+        sizes: the tables in which there may be candidates, in order, each with about how many.
+        read: reads all candidates of some tables, by table.
+    """
+
+    reached: int
+    handed_out: HandedOut
+    sizes: Mapping[Entity, int] = field(default_factory=dict)
+    read: Callable[[Sequence[Entity]], Part] = lambda _: Part([])
+
+    def parts(self, left: Left) -> Iterator[Part]:
+        """
+        All candidates: those that an earlier cycle left first, in the order in which they were left, then the others,
+        by table. So every candidate gets its turn, however few a cycle reaches.
+        """
+        held = Part([])
+        for piece in self._pieces(left):
+            if held.candidates and len(held.candidates) + len(piece.candidates) > _AT_ONCE:
+                yield held
+                held = piece
+            else:
+                held = Part(held.candidates + piece.candidates, held.unnamed | piece.unnamed)
+        if held.candidates:
+            yield held
+
+    def _pieces(self, left: Left) -> Iterator[Part]:
+        for entities in batches(left, _AT_ONCE):
+            part = self.read(list(dict.fromkeys(entity.whole_table() for entity in entities)))
+            found = {candidate.entity: candidate for candidate in part.candidates}
+            yield Part([found[one] for one in entities if one in found], part.unnamed.intersection(entities))
+        for tables in self._groups():
+            part, before = self.read(tables), left.of(tables)
+            if before:
+                others = [candidate for candidate in part.candidates if candidate.entity not in before]
+                part = Part(others, part.unnamed - before)
+            yield part
+
+    def whole(self) -> Part:
+        """All candidates in one part."""
+        parts = list(self.parts(Left()))
+        return Part(
+            [candidate for part in parts for candidate in part.candidates],
+            frozenset[Entity]().union(*(part.unnamed for part in parts)),
+        )
+
+    def _groups(self) -> Iterator[list[Entity]]:
+        group: list[Entity] = []
+        size = 0
+        for table, count in self.sizes.items():
+            if group and size + count > _AT_ONCE:
+                yield group
+                group, size = [], 0
+            group.append(table)
+            size += count
+        if group:
+            yield group
