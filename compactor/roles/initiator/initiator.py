@@ -52,8 +52,8 @@ cycle that ends looks like one that hangs.
 """
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds the memory that a scan of a large warehouse takes."""
-_FRESH_SECONDS = 30.0
-"""For this time a cycle's batches are judged under the same transactions; listing one batch may take as long."""
+_FRESH_SECONDS = 5.0
+"""For this time a cycle's batches are judged under the same transactions; listing one batch may take longer."""
 _MISPLACED = frozenset({Reason.OUTSIDE_ROOTS, Reason.OVERLAPPING_LOCATION, Reason.UNSAFE_LOCATION})
 """
 Reasons that the table's owner, or its neighbour's, has to mend: the history shows them, too, and they are checked again
