@@ -24,6 +24,7 @@ BARS = (
     "orc_joining",
     "parquet_joining",
     "fixed_point",
+    "first_hour",
 )
 LONG = ("beside_hive", "scale")
 
