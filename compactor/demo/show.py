@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO
+from urllib.parse import quote
 
 import click
 import yaml
@@ -149,7 +150,7 @@ def _build(root: Path, rows: int) -> str:
 
     It includes a write of a client that died: the transaction stays open until the Housekeeper times it out.
     """
-    url = f"sqlite:///{root}/metastore.db"
+    url = f"sqlite:///{quote(str(root))}/metastore.db"
     with Database(url, create=True) as database:
         warehouse = build_sample(root / "warehouse", database, rows=rows)
         table = warehouse.tables[str(SHOWN)]

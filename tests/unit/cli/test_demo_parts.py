@@ -330,6 +330,15 @@ def test_a_folder_in_use_is_left_alone(tmp_path, name):
         assert [one.name for one in root.iterdir()] == [show.MARKER]
 
 
+def test_all_that_is_built_lies_in_the_folder(tmp_path):
+    """Characters that mean something in an address are the folder's own."""
+    root = tmp_path / "a %20b?c#d"
+    root.mkdir()
+    show._build(root, 800)
+    assert [one.name for one in tmp_path.iterdir()] == [root.name]
+    assert (root / "metastore.db").exists()
+
+
 def test_the_daemon_locks_the_file_that_the_demo_looks_at(tmp_path):
     """While a process has the embedded metastore open for writing, the folder counts as in use."""
     (tmp_path / show.MARKER).touch()
