@@ -6,6 +6,7 @@ Spark and Cleaner until nothing is left to do, reads every row again and compare
 difference between rows is an error.
 """
 
+import fcntl
 import shutil
 import signal
 import tempfile
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import IO
+from urllib.parse import quote
 
 import click
 import yaml
@@ -42,6 +45,9 @@ from compactor.storage.registry import storage_for
 from compactor.words import plural
 
 MARKER = ".compactor-demo"
+"""The file that a demo locks in its folder."""
+DAEMON_LOCK = "metastore.db.lock"
+"""The file that the daemon locks beside the embedded metastore."""
 SHOWN = Entity(DATABASE, "orders")
 SAID_LINES = 8
 DRAIN_SECONDS = 60
@@ -144,7 +150,7 @@ def _build(root: Path, rows: int) -> str:
 
     It includes a write of a client that died: the transaction stays open until the Housekeeper times it out.
     """
-    url = f"sqlite:///{root}/metastore.db"
+    url = f"sqlite:///{quote(str(root))}/metastore.db"
     with Database(url, create=True) as database:
         warehouse = build_sample(root / "warehouse", database, rows=rows)
         table = warehouse.tables[str(SHOWN)]
@@ -233,7 +239,7 @@ def _folder(directory: Path | None, *, keep: bool) -> Iterator[Path]:
     An empty directory for the demo, removed afterwards unless kept.
 
     Raises:
-        UsageError: `directory` is neither empty nor left by an earlier demo, or can't be made.
+        UsageError: `directory` is neither empty nor left by an earlier demo, can't be made, or is in use.
     """
     if directory is None:
         root = Path(tempfile.mkdtemp(prefix="compactor-demo-"))
@@ -241,17 +247,35 @@ def _folder(directory: Path | None, *, keep: bool) -> Iterator[Path]:
         root = directory.absolute()
         if root.exists() and (not root.is_dir() or (any(root.iterdir()) and not (root / MARKER).exists())):
             raise UsageError(f"--dir {directory} is not empty and not of an earlier demo: name another directory")
-        shutil.rmtree(root, ignore_errors=True)
         try:
-            root.mkdir(parents=True)
+            root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"--dir {directory} can't be made: {error.strerror or error}") from None
-    (root / MARKER).touch()
+    with (root / MARKER).open("a") as marker:
+        _lock(marker, root)
+        if (lock := root / DAEMON_LOCK).exists():
+            with lock.open("a") as file:
+                _lock(file, root)
+        for left in root.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            elif left.name != MARKER:
+                left.unlink(missing_ok=True)
+        try:
+            yield root
+        finally:
+            if not keep:
+                shutil.rmtree(root, ignore_errors=True)
+
+
+def _lock(file: IO[str], root: Path) -> None:
     try:
-        yield root
-    finally:
-        if not keep:
-            shutil.rmtree(root, ignore_errors=True)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise UsageError(
+            f"--dir {root} is in use by another demo, or by the daemon of one that was killed, which ends by itself: "
+            "try again later, or name another directory"
+        ) from None
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """The compactor's own table of the work on entries, on every kind of metastore."""
 
+import json
+from typing import get_args, get_type_hints
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +72,14 @@ def test_what_another_release_wrote_is_read_as_far_as_it_is_known():
     assert Work.of({"share": "half", "bytes_after": 3, "worker": 7, "new": 1, "rows_after": True}) == Work(
         bytes_after=3
     )
+
+
+def test_each_field_is_read_as_it_was_written():
+    """None is taken for one that another release wrote."""
+    examples = {str: "text", int: 2, float: 0.5}
+    types = {name: get_args(kind)[0] for name, kind in get_type_hints(Work).items()}
+    full = Work(**{name: examples[kind] for name, kind in types.items()})
+    assert Work.of(_loaded(json.dumps(full.record()))) == full
 
 
 @pytest.mark.parametrize(

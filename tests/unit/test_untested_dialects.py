@@ -2,6 +2,9 @@
 
 import contextlib
 import socket
+import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import oracledb
@@ -10,12 +13,14 @@ from sqlalchemy import make_url
 from sqlalchemy.dialects.mssql.pyodbc import dialect as mssql_dialect
 from sqlalchemy.exc import DBAPIError
 
-from compactor.errors import UnreachableError
+from compactor.errors import SettingsError, UnreachableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects import Failure
 from compactor.metastore.db.dialects.address import parse
 from compactor.metastore.db.dialects.oracle import Oracle
 from compactor.metastore.db.dialects.sqlserver import SQLServer
+
+ROOT = Path(__file__).parents[2]
 
 ORACLE = [
     ("ORA-00060", Failure.CONFLICT),  # deadlock
@@ -156,6 +161,18 @@ def test_oracles_real_driver_at_a_closed_port():
     assert said.startswith(f"metastore database oracle://c@127.0.0.1:{port}/hive can't be reached: DPY-6005")
     assert "\n" not in said
     assert "geheim" not in said
+
+
+@pytest.mark.parametrize(
+    ("scheme", "module", "extra"), [("oracle", "oracledb", "oracle"), ("mssql", "pyodbc", "sqlserver")]
+)
+def test_a_missing_driver_is_named_with_the_extra_that_installs_it(monkeypatch, scheme, module, extra):
+    """The extra is one of the package's, and installs that driver."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SettingsError, match=f"isn't installed .{module}.: pip install 'compactor.{extra}.'$"):
+        Database(f"{scheme}://c@127.0.0.1/hive").connect()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [one.partition(">=")[0] for one in extras[extra]] == [module]
 
 
 def test_the_schema_is_set_before_sqlalchemy_asks_for_it(monkeypatch):

@@ -157,8 +157,11 @@ def test_an_address_alone_is_enough(tmp_path):
     made = tmp_path / "made.yaml"
     assert run("init", "--metastore", "postgresql://hive@db/m", "--to", made).exit_code == 0
     assert load_settings(made, {}).database.url == "postgresql://hive@db/m"
-    for wrong in ([], ["--metastore", "x", "--hive-site", "y"]):
-        assert "say where the metastore is" in run("init", *wrong, "--to", tmp_path / "b").stderr
+    for wrong, said in (
+        ([], "say where the metastore is"),
+        (["--metastore", "x", "--hive-site", "y"], "give one of them"),
+    ):
+        assert said in run("init", *wrong, "--to", tmp_path / "b").stderr
     assert (
         "holds the password"
         in run(

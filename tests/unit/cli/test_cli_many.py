@@ -39,6 +39,17 @@ def test_what_is_asked_for_is_shown_first_and_queued_with_yes(shop, words, expec
     assert (again.exit_code, again.stderr) == (3, f"0 of {count} queued\n")
 
 
+def test_what_is_queued_already_is_not_counted_among_what_would_be(shop):
+    """Without --yes, too, it is shown with the entry in the way."""
+    shop.run("enqueue", "shop.orders", "--type", "minor")
+    shown = shop.run("enqueue", "shop.*")
+    assert (shown.exit_code, shown.stderr) == (0, "nothing is queued yet: --yes queues 2 compactions\n")
+    orders = next(one for one in shop.json("enqueue", "shop.*") if one["entity"] == "shop.orders")
+    assert (orders["id"], orders["kind"], orders["state"], orders["accepted"]) == (1, "minor", "initiated", False)
+    assert "already scheduled" in orders["message"]
+    assert shop.run("enqueue", "shop.orders*").exit_code == 3
+
+
 def test_the_worst_are_those_that_are_due_each_with_its_kind(shop):
     """The shop's orders have thirteen deltas; events' partitions aren't due."""
     told = shop.json("enqueue", "shop", "--worst", "10", "--yes")
@@ -148,7 +159,8 @@ def test_many_are_cancelled_with_yes(shop):
     assert (shown.exit_code, shown.stderr) == (0, "nothing is cancelled yet: --yes cancels 2 compactions\n")
     assert len(shop.json("queue")) == 3
     told = shop.json("cancel", "shop.ev*", "--yes")
-    assert [(one["entity"], one["message"]) for one in told] == [(one, "taken out of the queue") for one in PARTITIONS]
+    expected = [(one, "aborted", "taken out of the queue") for one in PARTITIONS]
+    assert [(one["entity"], one["state"], one["message"]) for one in told] == expected
     assert [one["entity"] for one in shop.json("queue")] == ["shop.orders"]
 
 

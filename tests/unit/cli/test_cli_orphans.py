@@ -1,6 +1,7 @@
 """`compactor orphans`: shows by default, and removes with --remove --yes."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from compactor.cli.session import Code
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.txn.transactions import Transactions
+from compactor.roles.cleaner.quarantine.orphans import Leftovers
 
 
 @pytest.fixture
@@ -47,3 +49,25 @@ def test_it_removes_what_is_proven(shop, staging):
     assert not staging.exists()
     assert shop.run("orphans", "mart").exit_code == Code.NOTHING_TO_DO
     assert shop.run("orphans", "--yes").exit_code == Code.USAGE
+
+
+def test_what_was_removed_is_told_when_interrupted(shop, staging, monkeypatch):
+    """The next call goes on with the rest."""
+    other = staging.with_name(".compactor-98-a")
+    shutil.copytree(staging, other)
+    remove, left = Leftovers.remove, [1]
+
+    def interrupted(*args):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return remove(*args)
+
+    monkeypatch.setattr(Leftovers, "remove", interrupted)
+    result = shop.run("orphans", "mart", "--remove", "--yes")
+    assert (result.exit_code, "1 of 2 directories" in result.stderr) == (130, True), result.stderr
+    assert staging.exists() != other.exists()
+    monkeypatch.undo()
+    assert shop.run("orphans", "mart", "--remove", "--yes").exit_code == Code.DONE
+    assert not staging.exists()
+    assert not other.exists()

@@ -35,6 +35,7 @@ def test_a_page_to_show(shop):
     wrong = shop.run("report", "--html", str(shop.root / "none" / "x.html"))
     assert wrong.exit_code == 2
     assert "--html" in wrong.stderr
+    assert "listing" not in wrong.stderr
 
 
 def test_names_cant_break_the_page():

@@ -52,7 +52,10 @@ def test_with_yes_the_newest_is_undone(shop, kept):
 
 def test_what_cannot_be_undone_is_refused_with_the_reason(shop, kept):
     """Exit code 4; of another entry, or with none in quarantine, too."""
-    assert shop.run("restore", "mart.facts", "--entry", "999", "--yes").exit_code == Code.REFUSED
+    for yes in ([], ["--yes"]):
+        other = shop.run("restore", "mart.facts", "--entry", "999", *yes)
+        assert other.exit_code == (Code.REFUSED if yes else Code.NOTHING_TO_DO)
+        assert "nothing of compaction 999 of mart.facts is in quarantine" in other.stderr
     assert shop.run("restore", "shop.orders", "--yes").exit_code == Code.REFUSED
     assert shop.run("restore", "shop.orders").exit_code == Code.NOTHING_TO_DO
     assert shop.run("restore", "mart.nothing").exit_code == Code.REFUSED

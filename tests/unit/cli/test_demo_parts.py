@@ -1,5 +1,6 @@
 """The demo's parts: what it reads, what it watches, what it starts and ends, what it draws."""
 
+import fcntl
 import hashlib
 import os
 import signal
@@ -313,6 +314,40 @@ def test_the_folder_is_ours_or_left_alone(tmp_path):
     with show._folder(tmp_path / "mine", keep=False) as root:
         assert not (root / "left").exists()
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("name", [show.MARKER, show.DAEMON_LOCK])
+def test_a_folder_in_use_is_left_alone(tmp_path, name):
+    """By another demo, or by the daemon of one that was killed and that still ends."""
+    with show._folder(tmp_path / "mine", keep=True) as root:
+        (root / "left").touch()
+    with (root / name).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match="in use"), show._folder(root, keep=False):
+            pass
+    assert (root / "left").exists()
+    with show._folder(root, keep=True):
+        assert [one.name for one in root.iterdir()] == [show.MARKER]
+
+
+def test_all_that_is_built_lies_in_the_folder(tmp_path):
+    """Characters that mean something in an address are the folder's own."""
+    root = tmp_path / "a %20b?c#d"
+    root.mkdir()
+    show._build(root, 800)
+    assert [one.name for one in tmp_path.iterdir()] == [root.name]
+    assert (root / "metastore.db").exists()
+
+
+def test_the_daemon_locks_the_file_that_the_demo_looks_at(tmp_path):
+    """While a process has the embedded metastore open for writing, the folder counts as in use."""
+    (tmp_path / show.MARKER).touch()
+    with (
+        Database(f"sqlite:///{tmp_path}/metastore.db", create=True),
+        pytest.raises(UsageError, match="in use"),
+        show._folder(tmp_path, keep=True),
+    ):
+        pass
 
 
 def test_the_picture_is_svg_with_both_sides(tmp_path, database):

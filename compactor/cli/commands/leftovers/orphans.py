@@ -52,19 +52,23 @@ def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes
         except CompactorError as error:
             session.output.say(f"{place.location}: {error}")
     due = [(place, orphan) for place, orphan in found if orphan.is_due(older_than_ms)]
+    size = sum(orphan.bytes for _, orphan in due)
+    what = f"{plural(len(due), 'directory', 'directories')} ({plural(size, 'byte')}) proven and old enough"
     removed: set[str] = set()
     if yes and due:
         with services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS) as mutex:
-            for place, orphan in due:
-                mutex.check()
-                try:
-                    if place.remove(orphan, older_than_ms):
-                        removed.add(orphan.path)
-                except CompactorError as error:
-                    session.output.say(f"{orphan.path}: {error}")
-    size = sum(orphan.bytes for _, orphan in due)
-    what = f"{plural(len(due), 'directory', 'directories')} ({plural(size, 'byte')}) proven and old enough"
-    footer = f"{len(removed)} of {what} removed" if yes else f"{what}: --remove --yes removes them"
+            try:
+                for place, orphan in due:
+                    mutex.check()
+                    try:
+                        if place.remove(orphan, older_than_ms):
+                            removed.add(orphan.path)
+                    except CompactorError as error:
+                        session.output.say(f"{orphan.path}: {error}")
+            except (KeyboardInterrupt, CompactorError):
+                session.output.say(f"{len(removed):,} of {what} removed")
+                raise
+    footer = f"{len(removed):,} of {what} removed" if yes else f"{what}: --remove --yes removes them"
     records = [_record(orphan, orphan.path in removed) for _, orphan in found]
     session.output.show(View(COLUMNS, records, empty="nothing is left over", footer=footer if due else ""))
     if yes:

@@ -71,7 +71,7 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
     if not yes:
         now_ms = services.now_ms()
         records = [_record(one, now_ms) for one in standings]
-        session.output.show(View(COLUMNS, records, empty=f"nothing of {found.entity} is in quarantine"))
+        session.output.show(View(COLUMNS, records, empty=_nothing(str(found.entity), entry)))
         return Code.DONE if records else Code.NOTHING_TO_DO
     chosen = _chosen(standings, str(found.entity), entry)
     if chosen.refusal is not None:
@@ -128,13 +128,17 @@ def _chosen(standings: list[_Standing], what: str, entry: int | None) -> _Standi
         UsageError: several can be undone.
     """
     if not standings:
-        of = f" of compaction {entry}" if entry is not None else ""
-        raise RefusedError(Reason.NOT_RESTORABLE, f"nothing{of} of {what} is in quarantine")
+        raise RefusedError(Reason.NOT_RESTORABLE, _nothing(what, entry))
     possible = [one for one in standings if one.refusal is None]
     if len(possible) > 1:
         raise UsageError(f"{plural(len(possible), 'compaction')} of {what} can be undone: name one with --entry")
     of_compactions = [one for one in standings if one.kept.manifest is not None and one.kept.manifest.result]
     return possible[0] if possible else (of_compactions or standings)[-1]
+
+
+def _nothing(what: str, entry: int | None) -> str:
+    of = f" of compaction {entry}" if entry is not None else ""
+    return f"nothing{of} of {what} is in quarantine"
 
 
 def _record(one: _Standing, now_ms: int) -> Record:

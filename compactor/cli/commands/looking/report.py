@@ -5,6 +5,7 @@ It only looks, and needs no daemon.
 """
 
 import html
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +55,8 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
 
     Lists the directory of each table and partition, and plans the ten worst; changes nothing and needs no daemon.
     """
+    if page is not None and not os.access(page.parent, os.W_OK):  # told before the work, which may take an hour
+        raise SettingsError(f"--html {page} can't be written: {page.parent} isn't there, or may not be written to")
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:
         surveyed = Survey(session, among, listed(tell, len(among))).judged()

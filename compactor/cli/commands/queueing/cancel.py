@@ -96,13 +96,14 @@ def _many(session: Session, what: str, *, yes: bool) -> int:
     fits = places(session, what)
     entries = [one for one in queue.entries(QueueState.INITIATED, QueueState.WORKING) if fits(one.entity)]
     user, records, done = _user(session), list[Record](), 0
-    for entry in entries:
-        message = ""
+    for found in entries:
+        entry, message = found, ""
         if yes:
             try:
                 cancelled = _cancel(queue, entry.id, user)
                 message = "has ended already" if cancelled is None else _done(entry, taken_out=cancelled)
                 done += cancelled is not None
+                entry = queue.entry(entry.id) or entry  # as it is now
             except CompactorError as error:
                 message = str(error)
             except KeyboardInterrupt:

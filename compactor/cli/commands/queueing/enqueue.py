@@ -1,6 +1,7 @@
 """`compactor enqueue`: requests one compaction, and waits for it with --wait."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -23,7 +24,7 @@ from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS, Request
-from compactor.metastore.model import Enqueued, QueueEntry, QueueState
+from compactor.metastore.model import Enqueued, Entity, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
@@ -179,10 +180,13 @@ def _many(
     ]
     if asking.pool is not None and not database.schema.hive_4:
         session.output.say(f"warning: {_NO_POOLS}")
+    queue = Queue(database)
     answers = (
-        dict(zip((one.entity for one in requests), Queue(database).enqueue_all(requests), strict=True)) if yes else {}
+        dict(zip((one.entity for one in requests), queue.enqueue_all(requests), strict=True))
+        if yes
+        else _standing(queue, requests)
     )
-    kinds_there = {entry.id: entry.kind.value for entry in Queue(database).entries()} if answers else {}
+    kinds_there = {entry.id: entry.kind.value for entry in queue.entries()} if answers else {}
     records: list[Record] = []
     for (found, kind, because), skip in zip(kinds, skips, strict=True):
         answer = answers.get(found.entity)
@@ -200,10 +204,27 @@ def _many(
         )
     accepted = sum(answer.accepted for answer in answers.values())
     count = plural(len(requests), "compaction")
-    footer = f"{accepted:,} of {count} queued" if yes else f"nothing is queued yet: --yes queues {count}"
+    new = len(requests) - len(answers)
+    would = f"nothing is queued yet: --yes queues {plural(new, 'compaction')}"
+    footer = f"{accepted:,} of {count} queued" if yes else would
     empty = f"none of {plural(len(among), 'directory', 'directories')} is due"
     session.output.show(View(MANY_COLUMNS, records, empty=empty, footer=footer if records else ""))
-    return Code.DONE if accepted or (requests and not yes) else Code.NOTHING_TO_DO
+    return Code.DONE if accepted or (new and not yes) else Code.NOTHING_TO_DO
+
+
+def _standing(queue: Queue, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
+    """The entries that are in the way of requests, as `Queue.enqueue_all` would answer; queues nothing."""
+    wanted = {request.entity for request in requests}
+    return {
+        entry.entity: Enqueued(
+            entry.id,
+            False,
+            entry.state,
+            f"{entry.entity} is already scheduled: {entry.kind.value} compaction {entry.id} is {entry.state.value}",
+        )
+        for entry in queue.entries(QueueState.INITIATED, QueueState.WORKING)
+        if entry.entity in wanted
+    }
 
 
 def _dropped(properties: dict[str, str]) -> str | None:

@@ -63,7 +63,9 @@ def init(session: Session, *, site: Path | None, metastore: str | None, to: Path
 
 
 def _found(site: Path | None, metastore: str | None, password_file: Path | None) -> hive_site.Found:
-    if (site is None) == (metastore is None):
+    if site is not None and metastore is not None:
+        raise UsageError("--hive-site and --metastore both say where the metastore is: give one of them")
+    if site is None and metastore is None:
         raise UsageError("say where the metastore is: --hive-site FILE or --metastore URL")
     if site is None:
         if hide_password(str(metastore)) != metastore:

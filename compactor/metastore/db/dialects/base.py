@@ -35,6 +35,8 @@ class Dialect(ABC):
     """Schemes of its addresses; the first is SQLAlchemy's."""
     driver: ClassVar[str]
     """SQLAlchemy's name of the driver."""
+    extra: ClassVar[str] = ""
+    """The extra of the package that installs the driver; empty: it is always installed."""
     jdbc: ClassVar[tuple[str, ...]] = ()
     """The product's names in JDBC's addresses."""
     jdbc_options: ClassVar[str] = ""

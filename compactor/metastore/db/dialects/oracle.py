@@ -101,6 +101,7 @@ class Oracle(Dialect):
     name = "Oracle"
     schemes = ("oracle",)
     driver = "oracledb"
+    extra = "oracle"
     example = "oracle://compactor@host:1521/SERVICE?schema=HIVE"
     untested = True
     grants_script = "deploy/sql/grants-oracle.sql"

@@ -170,6 +170,7 @@ class SQLServer(Dialect):
     name = "SQL Server"
     schemes = ("mssql", "sqlserver")
     driver = "pyodbc"
+    extra = "sqlserver"
     example = "mssql://compactor@host:1433/metastore"
     untested = True
     grants_script = "deploy/sql/grants-sqlserver.sql"
