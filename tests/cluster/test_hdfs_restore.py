@@ -28,7 +28,7 @@ gets another name.
 @pytest.fixture
 def url(tmp_path, request):
     """Of a metastore of Hive 4 on PostgreSQL: the restores are other processes."""
-    return url_of("4.0.0", request, tmp_path)
+    return url_of("postgres-4", request, tmp_path)
 
 
 def test_killed_or_not_it_ends_with_the_same_rows(url, tmp_path, hdfs_directory):

@@ -43,13 +43,13 @@ def time_out(world):
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize(("version", "kind"), [("4.0.0", "major"), ("3.1.0", "minor")])
-def test_killed_before_any_change_the_next_one_goes_on(tmp_path, request, version, kind):
+@pytest.mark.parametrize(("metastore", "kind"), [("postgres-4", "major"), ("postgres-3", "minor")])
+def test_killed_before_any_change_the_next_one_goes_on(tmp_path, request, metastore, kind):
     """
     At each point a reader without a lock, which shares no code with the product, reads the same rows. Another restore is
     refused until the lock of the dead has timed out, and then ends as the first would have.
     """
-    url, config = url_of(version, request, tmp_path), tmp_path / "compactor.yaml"
+    url, config = url_of(metastore, request, tmp_path), tmp_path / "compactor.yaml"
     config.write_text(yaml.safe_dump({"database": {"url": url}}), encoding="utf-8")
     with Database(url) as database:
         world = World(database, tmp_path)

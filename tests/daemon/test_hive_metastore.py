@@ -281,7 +281,7 @@ def test_aborted_writes_are_forgotten_once_their_files_are_gone(done):
 def test_transactions_end_as_hives_own_did(done):
     """
     Those from before as in Hive's table; ours of type 3: committed, with a result or because there was nothing to take
-    back; aborted where work failed.
+    back; aborted where work failed. A statement that was repeated leaves a number out: sequences don't roll back.
     """
     rows = done.lab.table_rows("txns", "txn_id", "txn_state", "txn_type")
     theirs = [
@@ -290,6 +290,5 @@ def test_transactions_end_as_hives_own_did(done):
     assert [row for row in rows if int(row[0]) < FIRST_TXN] == theirs
     ours = {int(number): (state, kind) for number, state, kind in rows if int(number) >= FIRST_TXN}
     failed = {entry.txn_id for entry in done.lab.history().values() if entry.state is QueueState.FAILED}
-    assert ours == {
-        number: ("a" if number in failed else "c", "3") for number in range(FIRST_TXN, FIRST_TXN + len(done.asked))
-    }
+    assert ours == {number: ("a" if number in failed else "c", "3") for number in ours}
+    assert len(ours) == len(done.asked)
