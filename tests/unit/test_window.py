@@ -60,23 +60,6 @@ def test_a_reading_grows_old():
     assert window.give(entries.read, everything)[0] == 2
 
 
-def test_a_reading_that_took_long_is_good_for_longer():
-    """Of a long queue most of the time would otherwise go to reading it."""
-    clock, entries = Clock(), Entries([5, 6, 7])
-    window = Window(clock)
-
-    def slowly():
-        clock.forward(2.0)
-        return entries.read()
-
-    assert window.give(slowly, everything)[0] == 5
-    entries.numbers = [2, 6, 7]
-    clock.forward(19.9)
-    assert window.give(slowly, everything)[0] == 6
-    clock.forward(0.1)
-    assert window.give(slowly, everything)[0] == 2
-
-
 def test_an_entry_that_was_given_back_is_seen_at_once():
     """After `forget` the queue is read again, however fresh the reading is."""
     window, entries = Window(Clock()), Entries([5, 6])

@@ -15,12 +15,10 @@ from typing import Final
 Place = tuple[str, str, str | None]
 """Database, table and pool of an entry."""
 
-SIZE: Final = 2000
+SIZE: Final = 500
 """Entries read at once."""
 _FRESH_SECONDS: Final = 1.0
 """After that time the queue is read again: another process may have given back an entry that comes first."""
-_SHARE: Final = 10
-"""A reading is good for so many times as long as it took: where the queue is long, claims are what time goes to."""
 
 
 class Window:
@@ -58,12 +56,10 @@ class Window:
                         return number, True
                 if fresh:
                     return None, more
-                begun = self._clock()
                 found = read()
                 fresh, more = True, len(found) >= SIZE
                 self._waiting = {number: place for number, place in found if number not in self._given}
-                now = self._clock()
-                self._read_again = now + max(_FRESH_SECONDS, _SHARE * (now - begun))
+                self._read_again = self._clock() + _FRESH_SECONDS
 
     def done(self, numbers: Collection[int]) -> None:
         """The claims of these entries have been committed, or have come to nothing."""
