@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import harness
 from benchmarks.beside_hive import fill
 from benchmarks.lab import run_once
+from benchmarks.side_by_side import services_beside
 from compactor.acid.compaction import CompactionKind
 from compactor.log import configure
 from compactor.metastore.model import Entity
@@ -20,7 +21,6 @@ from compactor.orc.format.tail import read_tail
 from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.services import Services
 from compactor.roles.worker.worker import Worker
-from compactor.settings import Settings
 from compactor.storage.local_fs.files import LocalReader
 from tests.hive.server.hive import HiveServer, hive_server
 from tests.metastore.servers import postgres_server
@@ -95,16 +95,7 @@ def run() -> list[harness.Result]:
     configure("error", "console")
     with postgres_server() as postgres, hive_server("4", postgres, memory="4g") as hive:
         fill(hive, ROWS)
-        services = Services.open(
-            Settings(
-                database={"url": hive.database},
-                warehouse={"roots": [f"file:{hive.warehouse}"]},
-                spark={"master": "local[2]"},
-                cleaner={"listing_wait_seconds": 0},
-                http={"enabled": False},
-                log={"level": "error"},
-            )
-        )
+        services = services_beside(hive)
         try:
             return counted(hive, services)
         finally:

@@ -63,6 +63,20 @@ class Side:
         return {name: round(figure, 3) for name, figure in {**median, "peak": peak, **queries}.items()}
 
 
+def services_beside(hive: HiveServer) -> Services:
+    """What our roles need to work on a Hive's metastore and warehouse, as delivered but for the Cleaner's wait."""
+    return Services.open(
+        Settings(
+            database={"url": hive.database},
+            warehouse={"roots": [f"file:{hive.warehouse}"]},
+            spark={"master": "local[2]"},
+            cleaner={"listing_wait_seconds": 0},
+            http={"enabled": False},
+            log={"level": "error"},
+        )
+    )
+
+
 class SideBySide:
     """
     A Hive with nothing of its own running, and our roles on its metastore.
@@ -74,16 +88,8 @@ class SideBySide:
     """
 
     def __init__(self, hive: HiveServer, aside: Path, rounds: int) -> None:
-        settings = Settings(
-            database={"url": hive.database},
-            warehouse={"roots": [f"file:{hive.warehouse}"]},
-            spark={"master": "local[2]"},
-            cleaner={"listing_wait_seconds": 0},
-            http={"enabled": False},
-            log={"level": "error"},
-        )
         self._hive, self._aside, self._rounds = hive, aside, rounds
-        self._services = Services.open(settings)
+        self._services = services_beside(hive)
         self._worker, self._cleaner = Worker(self._services, 0), Cleaner(self._services)
 
     def close(self) -> None:

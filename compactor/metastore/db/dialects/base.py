@@ -5,7 +5,7 @@ Source: docs/metastore.md, "Transactions, errors, repeats".
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -168,3 +168,11 @@ class Dialect(ABC):
     @abstractmethod
     def classify(self, error: DBAPIError) -> Failure:
         """What an error means."""
+
+
+def meaning_of(code: object, meanings: Sequence[tuple[Collection[object], Failure]], error: DBAPIError) -> Failure:
+    """What an error with this code means: the first of the meanings that names the code."""
+    for codes, meaning in meanings:
+        if code in codes:
+            return meaning
+    return Failure.LOST if error.connection_invalidated else Failure.OTHER

@@ -41,7 +41,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.sql import operators
 
-from compactor.metastore.db.dialects.base import Dialect, Failure
+from compactor.metastore.db.dialects.base import Dialect, Failure, meaning_of
 from compactor.metastore.db.dialects.liveness import replace_dead
 from compactor.metastore.db.tables import Code, PartitionName, Remark
 
@@ -267,17 +267,14 @@ class MySQL(Dialect):
         return [(table, right) for table, right in wanted if not _may(connection, table, right)]
 
     def classify(self, error: DBAPIError) -> Failure:
-        code = _code(error.orig)
-        for codes, meaning in (
+        meanings = (
             (_CREDENTIALS, Failure.CREDENTIALS),
             (_UNREACHABLE, Failure.UNREACHABLE),
             (_CONFLICT, Failure.CONFLICT),
             (_UNABLE, Failure.UNABLE),
             (_LOST, Failure.LOST),
-        ):
-            if code in codes:
-                return meaning
-        return Failure.LOST if error.connection_invalidated else Failure.OTHER
+        )
+        return meaning_of(_code(error.orig), meanings, error)
 
 
 def _context(wanted: Mapping[str, Any]) -> ssl.SSLContext:

@@ -30,7 +30,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 
-from compactor.metastore.db.dialects.base import Dialect, Failure
+from compactor.metastore.db.dialects.base import Dialect, Failure, meaning_of
 from compactor.metastore.db.dialects.liveness import replace_dead
 from compactor.metastore.db.tables import Remark
 
@@ -221,17 +221,14 @@ class Oracle(Dialect):
         ]
 
     def classify(self, error: DBAPIError) -> Failure:
-        code = _code(error.orig)
-        for codes, meaning in (
+        meanings = (
             (_CREDENTIALS, Failure.CREDENTIALS),
             (_UNREACHABLE, Failure.UNREACHABLE),
             (_CONFLICT, Failure.CONFLICT),
             (_UNABLE, Failure.UNABLE),
             (_LOST, Failure.LOST),
-        ):
-            if code in codes:
-                return meaning
-        return Failure.LOST if error.connection_invalidated else Failure.OTHER
+        )
+        return meaning_of(_code(error.orig), meanings, error)
 
 
 _IS_OWNER: Final = "SELECT 1 FROM DUAL WHERE SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA') = USER"
