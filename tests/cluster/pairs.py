@@ -234,7 +234,9 @@ class Galera(Pair):
         )
 
     def _start(self) -> None:
-        self.first.start()
+        self.first.begin()
+        self._ready(self.first)  # a node answers before it takes statements
+        self.first.make_users()
         self.second.begin()
         self.together()
 
@@ -262,8 +264,12 @@ class Galera(Pair):
             self.second.signal(signal.SIGCONT)
 
     def _promote(self) -> None:
+        self._ready(self.second)
+
+    def _ready(self, node: MySQLServer) -> None:
+        """Wait until a node, alone, is a cluster with a majority."""
         deadline = time.monotonic() + PATIENCE
-        while self.status(self.second, "wsrep_ready") != "ON" or self.status(self.second, "wsrep_cluster_size") != "1":
+        while self.status(node, "wsrep_ready") != "ON" or self.status(node, "wsrep_cluster_size") != "1":
             assert time.monotonic() < deadline
             time.sleep(0.05)
 

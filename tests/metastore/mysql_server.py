@@ -78,6 +78,10 @@ class MySQLServer(Lending):
 
     def start(self) -> None:
         self.begin()
+        self.make_users()
+
+    def make_users(self) -> None:
+        """Who may come, besides the administrator."""
         self.sql(
             "mysql",
             f"CREATE USER '{USER}'@'127.0.0.1'; GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;"
