@@ -137,7 +137,9 @@ def _list(url: str) -> dict[str, float]:
 
 
 def _claim(url: str) -> dict[str, float]:
-    with Database(url, connections=Settings(database={"url": url}, worker={"threads": WORKERS}).connections) as database:
+    with Database(
+        url, connections=Settings(database={"url": url}, worker={"threads": WORKERS}).connections
+    ) as database:
         first = SIZE.history + SIZE.ready + SIZE.queued + 1
         large.queue(database, SIZE, first, SIZE.queued)
         queue = Queue(database)
