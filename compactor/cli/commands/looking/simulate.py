@@ -42,7 +42,7 @@ class _Change:
 
 
 def _changes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[_Change, ...]:
-    found = []
+    found: list[_Change] = []
     for value in values:
         key, equals, text = value.partition("=")
         name = key.strip().removeprefix(_KEY)
