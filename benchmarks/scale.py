@@ -5,7 +5,6 @@ What the metastore's side costs where it is large: a million partitions, 100,000
 stands in for the real one.
 """
 
-import gc
 import json
 import os
 import resource
@@ -22,6 +21,7 @@ from click.testing import CliRunner
 from benchmarks import harness
 from compactor.acid.listing import FileEntry, Listing
 from compactor.cli.root import cli
+from compactor.daemon.daemon import collect_seldom
 from compactor.log import configure
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
@@ -98,7 +98,7 @@ def _scan(url: str) -> dict[str, float]:
     settings = Settings(database={"url": url}, initiator={"interval_seconds": 0.001}, http={"enabled": False})
     services = Services.open(settings)
     ours = initiator.Initiator(services)
-    gc.freeze()  # as the daemon does
+    collect_seldom()
     with patch.object(Services, "storage", lambda *_: _Answering()), patch.object(judging, "require_in_store"):
         first = harness.seconds(ours.run_once)
         large.commit(services.database, SIZE, CHANGED, SIZE.next_txn)
@@ -137,7 +137,9 @@ def _list(url: str) -> dict[str, float]:
 
 
 def _claim(url: str) -> dict[str, float]:
-    with Database(url, connections=WORKERS + 4) as database:
+    with Database(
+        url, connections=Settings(database={"url": url}, worker={"threads": WORKERS}).connections
+    ) as database:
         first = SIZE.history + SIZE.ready + SIZE.queued + 1
         large.queue(database, SIZE, first, SIZE.queued)
         queue = Queue(database)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from compactor.errors import SettingsError
 from compactor.metastore.db.dialects import DIALECTS
@@ -34,10 +34,7 @@ _LONGEST: Final = 1 << 16
 """Characters of a value; one that refers to others any number of times would grow without an end."""
 _TIME: Final = re.compile(r"(\d+)\s*([a-z]*)")
 _VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
-_JDBC: Final = re.compile(
-    r"jdbc:(?P<product>[a-z]+):(?://(?P<server>[^/?;]*)/(?P<database>[^?;]*)(?:\?(?P<options>.*))?)?",
-    re.IGNORECASE | re.DOTALL,
-)
+_JDBC: Final = re.compile(r"jdbc:(?P<product>[a-z]+):(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _PRODUCTS: Final = {name: dialect for dialect in DIALECTS for name in dialect.jdbc}
 PASSWORD: Final = ("javax.jdo.option.ConnectionPassword",)
 _URL: Final = ("javax.jdo.option.ConnectionURL",)
@@ -242,28 +239,30 @@ def _hosts(quorum: str, found: Mapping[str, Property]) -> str:
 def _address(url: Property, user: Property | None, notes: list[str]) -> str:
     given = _JDBC.fullmatch(url.value)
     dialect = _PRODUCTS.get(given["product"].lower()) if given is not None else None
-    if given is None or dialect is None or given["server"] is None:
-        served = " and ".join(one.name for one in DIALECTS if one.jdbc)
-        product = (
-            url.value.split(":")[1] if url.value.lower().startswith("jdbc:") and url.value.count(":") > 1 else "none"
+    if given is None or dialect is None:
+        served = " and ".join(one.name for one in DIALECTS if one.jdbc and not one.untested)
+        raise SettingsError(
+            f"{url.source} is an address of {'none' if given is None else given['product']}: {served} are served"
         )
-        raise SettingsError(f"{url.source} is an address of {product}: {served} are served")
-    options = dict(parse_qsl(given["options"] or ""))
-    same = dialect.jdbc_options
-    kept = {name: value for name, value in options.items() if same and name.startswith(same)}
-    if not same and options.get("useSSL", "").lower() == "true":
+    if (named := dialect.from_jdbc(given["rest"])) is None:
+        raise SettingsError(
+            f"{url.source} has no equivalent here: give {dialect.name}'s address by --metastore, such as {dialect.example}"
+        )
+    if named.tls:
+        notes.append("the metastore reaches its database by TLS: database.url needs the options of docs/metastore.md")
+    if dialect.untested:
         notes.append(
-            "the metastore reaches its database by TLS (useSSL=true): database.url needs the options of docs/metastore.md"
+            f"compactor was never run on {dialect.name}: database.untested_product: true tries it all the same (docs/metastore.md)"
         )
-    whose, _, server = given["server"].rpartition("@")  # with a password, which isn't taken over
-    name = user.value if user is not None else options.get("user", whose.partition(":")[0])
+    name = user.value if user is not None else named.user
     whom = f"{quote(name, safe='')}@" if name else ""
+    server = named.servers
     if "," in server and not dialect.several_servers:
         notes.append(
             f"{url.source} names several servers, and {dialect.name}'s driver takes one: database.url needs an address that leads to the primary"
         )
         server = server.partition(",")[0]
-    return written(dialect, whom, server, given["database"], kept)
+    return written(dialect, whom, server, named.database, named.options)
 
 
 def _clashes(found: Mapping[str, Property]) -> list[str]:

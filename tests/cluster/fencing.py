@@ -14,6 +14,16 @@ from tests.crash.scene import ended
 
 OWN_STEPS = [step for step in steps.ALL_STEPS if step not in steps.RECOVERY_STEPS]
 """Of a daemon that works by itself; whoever recovers needs a dead one."""
+HOLDING_STEPS = [
+    steps.INITIATOR_QUEUED,
+    steps.WORKER_LOCKED,
+    steps.WORKER_PUBLISHED,
+    steps.WORKER_COMMITTED,
+    steps.CLEANER_SELECTED,
+    steps.CLEANER_TRASHED,
+    steps.CLEANER_MARKED,
+]
+"""At these the first holds a mutex, a lock or a transaction that the server must end, or has just ended one."""
 
 
 def stop_succeed_continue(fleet, step, role=None, servers=None, skew=0.0):

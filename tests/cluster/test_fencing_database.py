@@ -5,27 +5,16 @@ had died.
 
 import pytest
 
-from compactor.roles import steps
-from tests.cluster.fencing import OWN_STEPS, stop_succeed_continue
+from tests.cluster.fencing import HOLDING_STEPS, OWN_STEPS, stop_succeed_continue
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
-LOCKED = [
-    steps.INITIATOR_QUEUED,
-    steps.WORKER_LOCKED,
-    steps.WORKER_PUBLISHED,
-    steps.WORKER_COMMITTED,
-    steps.CLEANER_SELECTED,
-    steps.CLEANER_TRASHED,
-    steps.CLEANER_MARKED,
-]
-"""At these the first holds a mutex, a lock or a transaction that the server must end, or has just ended one."""
 
 
 @pytest.mark.parametrize(
     ("fleet", "step"),
     [
         *(pytest.param(("postgres-4", 0), step, marks=pytest.mark.postgres) for step in OWN_STEPS),
-        *(pytest.param(("mariadb-4", 0), step, marks=pytest.mark.mariadb) for step in LOCKED),
+        *(pytest.param(("mariadb-4", 0), step, marks=pytest.mark.mariadb) for step in HOLDING_STEPS),
     ],
     indirect=["fleet"],
 )

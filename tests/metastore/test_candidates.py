@@ -172,6 +172,26 @@ def test_asking_for_others_brings_nothing_else(database, hive, more):
     assert names(initiating.look(reached, also=also).whole().candidates) == ["db.new", "db.t", "db.t/p=1"]
 
 
+def test_nothing_is_read_of_what_waits_in_the_queue(database, hive):
+    """
+    What was asked for and is still initiated or working is only named, though it was written meanwhile; of everything
+    else, and once its entry has ended, there are candidates as ever.
+    """
+    for name in ("db.a", "db.b", "db.c"):
+        hive.write(name, "p=1")
+    initiating = Initiating(database)
+    reached = initiating.look(None).reached
+    first = hive.queued("db.a/p=1")
+    hive.queued("db.b/p=1", state="w", worker_id="x", start=1)
+    hive.write("db.b", "p=1", age=0)
+    also = [Entity("db", name, "p=1") for name in "abc"]
+    look = initiating.look(reached, also=also)
+    assert (look.waiting, names(look.whole().candidates)) == (set(also[:2]), ["db.c/p=1"])
+    assert names(initiating.look(None, also=also).whole().candidates) == ["db.a/p=1", "db.b/p=1", "db.c/p=1"]
+    hive.change(delete(hive.schema.compaction_queue).where(hive.schema.compaction_queue.c.cq_id == first))
+    assert names(initiating.look(reached, also=also).whole().candidates) == ["db.a/p=1", "db.c/p=1"]
+
+
 def test_what_failed_or_did_not_initiate_is_told_again(database, hive):
     """
     An entity whose newest compaction failed or didn't initiate is looked at without a new write; one that succeeded

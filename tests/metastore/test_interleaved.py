@@ -29,7 +29,7 @@ from tests.metastore.steps import Step
 from tests.metastore.world import World
 
 pytestmark = pytest.mark.hive
-EXAMPLES = 24
+EXAMPLES = 16
 _WRONG_CALLS = {
     "NoSuchFieldException",
     "NoSuchMethodException",

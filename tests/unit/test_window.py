@@ -60,6 +60,24 @@ def test_a_reading_grows_old():
     assert window.give(entries.read, everything)[0] == 2
 
 
+def test_reading_takes_a_small_part_of_the_time():
+    """Where the server takes long for a reading it serves longer: all claims of the process wait for it."""
+    clock, entries = Clock(), Entries(range(9))
+    window = Window(clock)
+
+    def read():
+        clock.forward(3)
+        return entries.read()
+
+    window.give(read, everything)
+    clock.forward(29)
+    window.give(read, everything)
+    assert entries.readings == 1
+    clock.forward(1)
+    window.give(read, everything)
+    assert entries.readings == 2
+
+
 def test_an_entry_that_was_given_back_is_seen_at_once():
     """After `forget` the queue is read again, however fresh the reading is."""
     window, entries = Window(Clock()), Entries([5, 6])

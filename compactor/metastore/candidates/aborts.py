@@ -1,7 +1,9 @@
 """Reads which tables and partitions have components of aborted transactions: TXN_COMPONENTS."""
 
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ from sqlalchemy import Connection, and_, func, or_, select
 from compactor.metastore.candidates.commits import Asked
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fetched, told_apart
-from compactor.metastore.model import Candidate, Entity, QueueState
+from compactor.metastore.model import Candidate, Entity
 
 _FEW = 1000
 """Tables that are asked for by name; for more it is cheaper to read all aborted components."""
@@ -26,11 +28,11 @@ class Bounds:
 
     Args:
         count: it has more components than that; None: any.
-        age_ms: it has an older transaction; None: any.
+        before_ms: it has a transaction that started earlier; None: any.
     """
 
     count: int | None
-    age_ms: int | None
+    before_ms: int | None
 
 
 class AbortedIn(NamedTuple):
@@ -49,14 +51,35 @@ class AbortedIn(NamedTuple):
     alone: bool
 
 
+def tables_in_question(
+    connection: Connection,
+    database: Database,
+    bounds: Bounds,
+    sizes: Mapping[Entity, int],
+    always: Asked,
+) -> AbstractSet[Entity] | None:
+    """
+    The only tables in which aborts may matter; None: all, where that is cheaper to read than to tell apart.
+
+    Args:
+        sizes: tables in which there may be commits, and about how many.
+        always: tables and partitions of which any abort makes a candidate.
+    """
+    if bounds.count is None or bounds.before_ms is None or sum(sizes.values()) >= _SOME:
+        return None
+    tables = _often_aborted(connection, database, bounds.count, bounds.before_ms) | sizes.keys() | always.keys()
+    return tables if len(tables) <= _FEW else None
+
+
 def read_aborted(
     connection: Connection,
     database: Database,
-    *,
     bounds: Bounds,
-    now_ms: int,
     sizes: Mapping[Entity, int],
     always: Asked,
+    *,
+    among: AbstractSet[Entity] | None,
+    ready: Mapping[Entity, int],
 ) -> dict[Entity, list[AbortedIn]]:
     """
     Count components of aborted transactions by table, without leftovers of compactions.
@@ -65,8 +88,10 @@ def read_aborted(
     no candidate is left out, unless there may be commits in the table.
 
     Args:
-        sizes: tables in which there may be commits, and about how many.
-        always: tables and partitions of which any abort makes a candidate.
+        sizes, always: as for `tables_in_question`.
+        among: its answer.
+        ready: the highest write id of the entries that are ready for cleaning, of these tables at least. Compared here
+            with the aborts, because not every server joins the two in less than rows times entries.
     """
     components, txns = database.schema.txn_components, database.schema.txns.c
     names, write_id = entity_columns(components, "tc"), func.coalesce(components.c.tc_writeid, 0)
@@ -79,38 +104,31 @@ def read_aborted(
         .group_by(*told_apart(names))
     )
     each: Any = select(*names, txns.txn_started, write_id).select_from(origin).where(counts)
-    among = database.dialect.among
+    named = partial(database.dialect.among, components.c.tc_table)
+    at_once = database.dialect.at_once
     queries = [query]
-    if sum(sizes.values()) < _SOME and bounds.count is not None and bounds.age_ms is not None:
-        tables = (
-            _often_aborted(connection, database, bounds.count, now_ms - bounds.age_ms) | sizes.keys() | always.keys()
-        )
-        if len(tables) <= _FEW:
-            queries = [
-                query.where(among(components.c.tc_table, batch))
-                for batch in batches({entity.table for entity in tables}, database.dialect.at_once)
-            ]
-    covered = _covered(connection, database)
+    if among is not None:
+        queries = [query.where(named(batch)) for batch in batches({entity.table for entity in among}, at_once)]
     aborted: dict[Entity, tuple[int, int]] = {}
     partly: dict[Entity, list[int]] = {}
     for name, table, partition, count, oldest, lowest in chain.from_iterable(
         fetched(connection.execute(one)) for one in queries
     ):
         entity = Entity(name, table, partition)
-        if int(lowest) <= covered.get(entity, -1):
+        if int(lowest) <= ready.get(entity, -1):
             partly[entity] = []
         else:
             aborted[entity] = int(count), int(oldest)
-    for batch in batches({entity.table for entity in partly}, database.dialect.at_once):
-        for *name, started, number in fetched(connection.execute(each.where(among(components.c.tc_table, batch)))):
+    for batch in batches({entity.table for entity in partly}, at_once):
+        for *name, started, number in fetched(connection.execute(each.where(named(batch)))):
             entity = Entity(*name)
-            if entity in partly and int(number) > covered[entity]:
+            if entity in partly and int(number) > ready[entity]:
                 partly[entity].append(int(started))
     aborted |= {entity: (len(started), min(started)) for entity, started in partly.items() if started}
     found: dict[Entity, list[AbortedIn]] = {}
     for entity, (count, oldest) in aborted.items():
         many = bounds.count is None or count > bounds.count
-        old = bounds.age_ms is None or 0 <= bounds.age_ms < now_ms - oldest
+        old = bounds.before_ms is None or oldest < bounds.before_ms
         table = entity.whole_table()
         alone = many or old or entity.partition in always.get(table, ())
         if alone or table in sizes:
@@ -128,19 +146,6 @@ def add_aborted(
             known = found.get(entity)
             if known is not None or alone:
                 found[entity] = replace(known or Candidate(entity), aborted_count=count, oldest_abort_ms=oldest)
-
-
-def _covered(connection: Connection, database: Database) -> dict[Entity, int]:
-    """
-    The highest write id of the entries of each table and partition that are ready for cleaning.
-
-    Compared here with the aborts, because not every server joins the two in less than rows times entries.
-    """
-    queue = database.schema.compaction_queue
-    names, highest = entity_columns(queue, "cq"), queue.c.cq_highest_write_id
-    ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, highest.is_not(None))
-    query = select(*names, func.max(highest)).where(ready).group_by(*told_apart(names))
-    return {Entity(*name): int(number) for *name, number in fetched(connection.execute(query))}
 
 
 def _often_aborted(connection: Connection, database: Database, least_count: int, before_ms: int) -> set[Entity]:

@@ -1,20 +1,21 @@
 """The Initiator's view of one metastore: takes looks, and tells what keeps failing."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from compactor.metastore.candidates.aborts import AbortedIn, Bounds, add_aborted, read_aborted
+from compactor.metastore.candidates.aborts import AbortedIn, Bounds, add_aborted, read_aborted, tables_in_question
 from compactor.metastore.candidates.commits import Asked, Commits
 from compactor.metastore.candidates.failures import read_failing, read_unlucky
 from compactor.metastore.candidates.look import Look, Part
-from compactor.metastore.candidates.queued import Queued, read_queued
+from compactor.metastore.candidates.queued import read_active, read_ready
 from compactor.metastore.candidates.stored_names import as_stored, catalogued
 from compactor.metastore.candidates.unnamed import HandedOut, ended, read_handed_out, read_unnamed
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import maximum
-from compactor.metastore.model import Candidate, Entity
+from compactor.metastore.model import Candidate, Entity, QueueState
 from compactor.metastore.txn.snapshots import snapshots_for
 
 
@@ -25,13 +26,18 @@ class _Known:
 
     Args:
         asked: as for `Commits.read`.
+        active: what is initiated or working.
+        ready: the highest write id of the entries that are ready for cleaning.
         ended: the newest write of each table that ended since the look before.
+        waiting: as for `Look`.
     """
 
     asked: Asked | None
-    queued: Mapping[Entity, Queued]
+    active: Mapping[Entity, QueueState]
+    ready: Mapping[Entity, int]
     aborted: Mapping[Entity, Sequence[AbortedIn]]
     ended: Mapping[Entity, int]
+    waiting: AbstractSet[Entity]
 
 
 class Initiating:
@@ -67,16 +73,21 @@ class Initiating:
         Args:
             first: `reached` of an earlier look: only what was committed since, besides aborts and entities that didn't
                 initiate or failed last; None: everything that was written and isn't compacted and cleaned.
-            also: entities to include, too, if there is anything to see.
+            also: entities to include, too, if there is anything to see; with `first`, those that are initiated or
+                working are only named (`waiting`).
             handed_out: `handed_out` of an earlier look: a table without partitions is a candidate, too, if one of its
                 writes ended since and no commit of that write is noted (`unnamed`). None: such tables are left out.
             aborted_count, aborted_age_ms: a candidate because of aborts alone must have more components, or an older
                 transaction, than that; None: any.
         """
-        wanted: dict[Entity, set[str | None]] = {}
-        _ask(wanted, also)
-        bounds = Bounds(aborted_count, aborted_age_ms)
-        return self._database.read(lambda connection: self._look(connection, first, wanted, handed_out, bounds))
+        others = list(also)
+
+        def look(connection: Connection) -> Look:
+            now_ms = self._database.now_ms(connection)
+            before_ms = None if aborted_age_ms is None else now_ms - aborted_age_ms if aborted_age_ms >= 0 else 0
+            return self._look(connection, first, others, handed_out, Bounds(aborted_count, before_ms))
+
+        return self._database.read(look)
 
     def candidates(self) -> list[Candidate]:
         """Everything that was written, or aborted, and isn't compacted and cleaned."""
@@ -100,37 +111,47 @@ class Initiating:
         return self._database.read(look)
 
     def _look(
-        self, connection: Connection, first: int | None, also: Asked, before: HandedOut | None, bounds: Bounds
+        self,
+        connection: Connection,
+        first: int | None,
+        also: Collection[Entity],
+        before: HandedOut | None,
+        bounds: Bounds,
     ) -> Look:
         schema = self._schema
-        now_ms = self._database.now_ms(connection)
         reached = self._snapshots.min_open_or_next(
             connection
         )  # before the commits are read: a transaction that ends in between is told twice rather than never
         handed_out = read_handed_out(
             connection, self._database, before
         )  # before the commits are read, so that the commit of every ended write can be seen
-        queued = read_queued(connection, schema)
+        active = read_active(connection, schema)
+        waiting = frozenset[Entity]() if first is None else active.keys() & also
+        always: dict[Entity, set[str | None]] = {}
+        _ask(always, (entity for entity in also if entity not in waiting))
         asked: dict[Entity, set[str | None]] | None = None
         if first is None:
             sizes = self._commits.sizes(connection)
         else:
-            asked = {table: set(partitions) for table, partitions in also.items()}
+            asked = {table: set(partitions) for table, partitions in always.items()}
             _ask(asked, read_unlucky(connection, schema))
             for entity in self._commits.since(connection, first):
                 asked.setdefault(entity.whole_table(), set()).add(entity.partition)
             sizes = {table: len(partitions) for table, partitions in asked.items()}
-        aborted = read_aborted(connection, self._database, bounds=bounds, now_ms=now_ms, sizes=sizes, always=also)
         newest = ended(handed_out, before) if before is not None else {}
+        among = tables_in_question(connection, self._database, bounds, sizes, always)
+        ready = read_ready(connection, self._database, None if among is None else among | newest.keys())
+        aborted = read_aborted(connection, self._database, bounds, sizes, always, among=among, ready=ready)
         for table in (*aborted, *newest):
             sizes[table] = sizes.get(table, 0) + len(aborted.get(table, ())) + 1
-        known = _Known(asked, queued, aborted, newest)
+        known = _Known(asked, active, ready, aborted, newest, waiting)
         ordered = dict(sorted(sizes.items(), key=lambda size: (size[0].database, size[0].table)))
         return Look(
             reached,
             handed_out,
             ordered,
             lambda tables: self._database.read(lambda each: self._read(each, tables, known)),
+            waiting,
         )
 
     def _read(self, connection: Connection, tables: Sequence[Entity], known: _Known) -> Part:
@@ -142,10 +163,11 @@ class Initiating:
         unnamed = read_unnamed(connection, self._database, found, newest) if newest else {}
         found |= unnamed
         candidates = [
-            candidate
-            if (queued := known.queued.get(entity)) is None
-            else replace(candidate, active=queued[0], ready_for_cleaning_hwm=queued[1])
+            replace(candidate, active=known.active.get(entity), ready_for_cleaning_hwm=known.ready.get(entity))
+            if entity in known.active or entity in known.ready
+            else candidate
             for entity, candidate in found.items()
+            if entity not in known.waiting
         ]
         place = {(table.database, table.table): number for number, table in enumerate(tables)}
         candidates.sort(key=lambda candidate: place[candidate.entity.database, candidate.entity.table])

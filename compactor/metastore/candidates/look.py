@@ -6,6 +6,7 @@ more: stored names of partitions can only be told apart among all of their table
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,12 +42,15 @@ class Look:
         handed_out: of every table, for the next look.
         sizes: the tables in which there may be candidates, in order, each with about how many.
         read: reads all candidates of some tables, by table.
+        waiting: what was asked for besides and is initiated or working. They are no candidates, and nothing is read of
+            them, however many they are.
     """
 
     reached: int
     handed_out: HandedOut
     sizes: Mapping[Entity, int] = field(default_factory=dict)
     read: Callable[[Sequence[Entity]], Part] = lambda _: Part([])
+    waiting: AbstractSet[Entity] = frozenset()
 
     def parts(self, left: Left) -> Iterator[Part]:
         """

@@ -30,7 +30,9 @@ _FIRST_PAUSE_SECONDS = 0.05
 CONNECTIONS: Final = 35
 """Connections of a process that doesn't say how many it needs; see `Settings.connections`."""
 _KEPT = 5
-"""Connections that stay open when no thread uses them."""
+_KEPT_OF = 4
+"""Connections that stay open when no thread uses them: so many, and one of so many that may be open; about one for each
+worker. To connect costs more than to claim."""
 WAIT_SECONDS: Final = 30.0
 """How long a thread waits for a connection while all are in use."""
 
@@ -309,7 +311,7 @@ class Database:
                 store_value(connection, self.schema, name, mutex.kept)
 
     def _make_engine(self) -> Engine:
-        kept = min(_KEPT, self._connections)
+        kept = min(max(_KEPT, self._connections // _KEPT_OF), self._connections)
         pool = {"pool_size": kept, "max_overflow": self._connections - kept, "pool_timeout": WAIT_SECONDS}
         engine = create_engine(
             self.dialect.connecting(self._url), **self.dialect.options(self._connect_timeout_seconds), **pool

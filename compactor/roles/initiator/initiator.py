@@ -132,6 +132,7 @@ class Initiator:
         self._refusals.begin(now_ms)
         self._txns = None
         tally = InitiatorTally(told=self._told)
+        tally.wait(look.waiting)
         services.steps.enter(steps.INITIATOR_SEARCHED)
         failing = services.initiating.failing(settings.failed_threshold, settings.failed_retry_days)
         oldest_open_ms = self._oldest_open_ms(now_ms)

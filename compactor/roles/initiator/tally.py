@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
@@ -17,6 +18,7 @@ from compactor.words import plural
 _log = get_logger(__name__)
 PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
 """Reasons that pass without another write: looked at again in the next cycle."""
+_QUEUED = Skip(Reason.ALREADY_QUEUED, "it is initiated or working already")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,12 @@ class InitiatorTally:
             self.again.add(entity)
         if self.tells_all:
             _log.debug("candidate.skipped", entity=str(entity), reason=skip.reason.value, why=skip.explanation)
+
+    def wait(self, entities: AbstractSet[Entity]) -> None:
+        """Skip what is still in the queue."""
+        self.candidates += len(entities)
+        for entity in entities:
+            self.skip(entity, _QUEUED)
 
     def tell(self, entity: Entity, findings: tuple[str, ...]) -> None:
         """

@@ -1,6 +1,7 @@
 """`compactor doctor`: each thing that the daemon needs is tried, and what fails comes with its remedy."""
 
 import socket
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -57,6 +58,16 @@ def test_without_the_database_nothing_else_is_tried(shop):
     assert [line[0] for line in checks.values()] == ["ok", "failed", "skipped"]
     assert "no such file" in checks["database"][1]
     assert code == 1
+
+
+def test_a_driver_that_isnt_installed(shop, monkeypatch):
+    """The remedy is the finding's own, not the user's rights."""
+    monkeypatch.setenv("COMPACTOR_DATABASE__UNTESTED_PRODUCT", "true")
+    monkeypatch.setenv("COMPACTOR_DATABASE__URL", "oracle://db/X")
+    monkeypatch.setitem(sys.modules, "oracledb", None)
+    standing, said, remedy = found(shop)[0]["database"]
+    assert (standing, "pip install 'compactor[oracle]'" in said) == ("failed", True)
+    assert remedy.startswith("as it says")
 
 
 def test_a_store_that_cant_be_written(free, monkeypatch):

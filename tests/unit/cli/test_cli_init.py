@@ -39,12 +39,21 @@ def run(*args):
     [
         ("jdbc:postgresql://db/metastore", "hive", "postgresql://hive@db/metastore"),
         (
-            "jdbc:postgresql://a:1,b:2/m?sslmode=require&amp;x=1",
+            "jdbc:postgresql://a:1,b:2/m?sslmode=require&amp;x=1&amp;sslfactory=y&amp;sslpassword=s3cret",
             "h@i",
             "postgresql://h%40i@/m?host=a:1&host=b:2&sslmode=require",
         ),
         ("jdbc:mysql://db:3306/hive?createDatabaseIfNotExist=true", "hive", "mysql://hive@db:3306/hive"),
         ("jdbc:mariadb://db/hive?user=ann", None, "mysql://ann@db/hive"),
+        ("jdbc:oracle:thin:@//db:1521/meta.example.org", "hive", "oracle://hive@db:1521/meta.example.org"),
+        ("jdbc:oracle:thin:ann/pw@db/META:dedicated", None, "oracle://ann@db/META"),
+        ("jdbc:oracle:thin:@tcps://db:2484/M?wallet_location=/w", "h", "oracle://h@db:2484/M?protocol=tcps"),
+        ("jdbc:sqlserver://db:1433;databaseName=meta;encrypt=true", "hive", "mssql://hive@db:1433/meta"),
+        (
+            "jdbc:sqlserver://db;encrypt=false;user=ann;password=x;trustServerCertificate=true;database=m",
+            None,
+            "mssql://ann@db/m?Encrypt=no&TrustServerCertificate=yes",
+        ),
     ],
 )
 def test_addresses(tmp_path, jdbc, user, expected):
@@ -91,7 +100,12 @@ def test_settings_in_hives_units(tmp_path, properties, expected):
         ({"hadoop.security.credential.provider.path": "jceks://hdfs/x"}, "credential store"),
         ({"hive.zookeeper.quorum": "a,b:1", "hive.zookeeper.client.port": "9"}, "zookeeper.hosts names it: a:9,b:1"),
         ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?useSSL=true"}, "needs the options of docs/metastore.md"),
+        (
+            {"javax.jdo.option.ConnectionURL": "jdbc:postgresql://d/h?ssl=true"},
+            "needs the options of docs/metastore.md",
+        ),
         ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d,e:1/h"}, "needs an address that leads to the primary"),
+        ({"javax.jdo.option.ConnectionURL": "jdbc:oracle:thin:@//d/h"}, "database.untested_product: true tries it"),
     ],
 )
 def test_what_must_be_said(tmp_path, properties, said):
@@ -109,7 +123,10 @@ def test_what_must_be_said(tmp_path, properties, said):
         ("<configuration>", "isn't XML"),
         (None, "can't be read"),
         ("jdbc:derby:;databaseName=metastore_db;create=true", "PostgreSQL and MySQL are served"),
-        ("jdbc:oracle:thin:@//db:1521/x", "PostgreSQL and MySQL are served"),
+        ("jdbc:oracle:thin:@db:1521:SID", "give Oracle's address by --metastore, such as oracle://"),
+        ("jdbc:oracle:thin:@(DESCRIPTION=(ADDRESS=(HOST=db)))", "give Oracle's address by --metastore"),
+        ("jdbc:sqlserver://db\\named;databaseName=x", "give SQL Server's address by --metastore"),
+        ("jdbc:sqlserver://db", "give SQL Server's address by --metastore"),
         ("nonsense", "PostgreSQL and MySQL are served"),
         ("<?xml version='1.0' encoding='nonsense'?><configuration/>", "isn't XML"),
         ("<?xml version='1.0' encoding='utf-7'?><configuration/>", "isn't XML"),
@@ -208,7 +225,9 @@ def test_what_cant_be_read_says_why(tmp_path):
     "jdbc",
     [
         "jdbc:oracle:thin:scott/s3cret@//db:1521/x",
+        "jdbc:oracle:thin:scott/s3cret@db:1521:SID",
         "jdbc:sqlserver://db;user=a;password=s3cret",
+        "jdbc:sqlserver://db;user=a;password=s3cret;databaseName=x",
         "jdbc:postgresql://bob:s3cret@db:5432/meta",
         "s3cret:nonsense",
     ],
@@ -220,7 +239,8 @@ def test_no_password_of_an_address_is_told_or_written(tmp_path, jdbc):
     assert "s3cret" not in result.output
     assert result.exit_code == (0 if made.exists() else 2)
     if made.exists():
-        assert "postgresql://bob@db:5432/meta" in made.read_text(encoding="utf-8")
+        ours = ("postgresql://bob@db:5432/meta", "oracle://scott@db:1521/x", "mssql://a@db/x")
+        assert any(one in made.read_text(encoding="utf-8") for one in ours)
         assert "s3cret" not in made.read_text(encoding="utf-8")
 
 

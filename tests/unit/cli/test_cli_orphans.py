@@ -51,6 +51,17 @@ def test_it_removes_what_is_proven(shop, staging):
     assert shop.run("orphans", "--yes").exit_code == Code.USAGE
 
 
+def test_it_says_how_far_it_is(shop, staging, monkeypatch):
+    """While it looks and removes; the Cleaner waits for the latter."""
+    monkeypatch.setattr("compactor.cli.commands.leftovers.orphans._EVERY", 1)
+    shutil.copytree(staging, staging.with_name(".compactor-98-a"))
+    result = shop.run("orphans", "mart.facts", "--remove", "--yes")
+    assert result.exit_code == Code.DONE
+    looked, began, done, _ = result.stderr.splitlines()
+    assert looked == "looking into 1 directory"
+    assert (began.startswith("removing 2 directories"), done.startswith("1 of 2 directories")) == (True, True)
+
+
 def test_what_was_removed_is_told_when_interrupted(shop, staging, monkeypatch):
     """The next call goes on with the rest."""
     other = staging.with_name(".compactor-98-a")

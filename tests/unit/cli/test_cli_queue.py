@@ -175,6 +175,17 @@ def test_wait_ends_with_the_outcome(shop, outcome, code, state):
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (code, state), result.stderr
 
 
+def test_a_retry_can_be_waited_for(shop):
+    """As `enqueue --wait`: the exit code is the outcome's."""
+    shop.run("enqueue", "shop.orders")
+    shop.run("cancel", "1")
+    thread = finish(shop, lambda queue, entry: queue.mark_refused(entry, "sorted-table: no"))
+    result = shop.run("-o", "json", "retry", "1", "--wait", "--timeout", "60")
+    thread.join()
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["id"], told["state"]) == (4, 2, "refused"), result.stderr
+
+
 def test_queue_narrows_down(shop):
     """By table, by partition however written, and by state."""
     for target in ("shop.orders", "shop.events/day=2024-01-01/path=a/b", "shop.events/day=2024-01-02/path=x y"):

@@ -86,6 +86,7 @@ def test_other_thresholds(shop, changes, due, more, fewer):
     [
         (["--set", "delta_count"], "isn't KEY=VALUE with one of initiator.thresholds.delta_count"),
         (["--set", "cleaner.threads=3"], "isn't KEY=VALUE"),
+        (["--set", "delta_count=3", "--set", "initiator.thresholds.delta_count=4"], "delta_count is given twice"),
         (["--set", "delta_count=many"], "delta_count=many: not a number, or one that the threshold may not have"),
         (["--set", "delta_count=-1"], "delta_count=-1: not a number, or one"),
         ([], "--set"),

@@ -24,6 +24,8 @@ COLUMNS = (
     OutputColumn("removed", "REMOVED", show=lambda value: "yes" if value else "no"),
 )
 _MUTEX_SECONDS = 30.0
+_EVERY = 500
+"""Directories after which the command says how far it is."""
 
 
 @click.command(cls=Command)
@@ -46,19 +48,28 @@ def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes
     older_than_ms = control_records.length_ms(older_than, "--older-than")
     services = Services.over(session.database(write=yes), session.settings)
     found: list[tuple[Leftovers, Orphan]] = []
-    for place in _places(services, chosen(session, target, None)):
-        try:
-            found += [(place, orphan) for orphan in place.find()]
-        except CompactorError as error:
-            session.output.say(f"{place.location}: {error}")
+    places = _places(services, chosen(session, target, None))
+    with session.output.busy(f"looking into {plural(len(places), 'directory', 'directories')}") as tell:
+        for number, place in enumerate(places):
+            if number and number % _EVERY == 0:
+                tell(f"looked into {number:,} of {plural(len(places), 'directory', 'directories')}")
+            try:
+                found += [(place, orphan) for orphan in place.find()]
+            except CompactorError as error:
+                session.output.say(f"{place.location}: {error}")
     due = [(place, orphan) for place, orphan in found if orphan.is_due(older_than_ms)]
     size = sum(orphan.bytes for _, orphan in due)
     what = f"{plural(len(due), 'directory', 'directories')} ({plural(size, 'byte')}) proven and old enough"
     removed: set[str] = set()
     if yes and due:
-        with services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS) as mutex:
+        with (
+            services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS) as mutex,
+            session.output.busy(f"removing {what}") as tell,
+        ):
             try:
-                for place, orphan in due:
+                for number, (place, orphan) in enumerate(due):
+                    if number and number % _EVERY == 0:
+                        tell(f"{len(removed):,} of {what} removed")
                     mutex.check()
                     try:
                         if place.remove(orphan, older_than_ms):

@@ -42,13 +42,15 @@ class _Change:
 
 
 def _changes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[_Change, ...]:
-    found = []
+    found: list[_Change] = []
     for value in values:
         key, equals, text = value.partition("=")
         name = key.strip().removeprefix(_KEY)
         if not equals or name not in ThresholdSettings.model_fields:
             known = ", ".join(f"{_KEY}{field}" for field in ThresholdSettings.model_fields)
             raise click.BadParameter(f"{value!r} isn't KEY=VALUE with one of {known}")
+        if any(name == one.key for one in found):
+            raise click.BadParameter(f"{name} is given twice")
         found.append(_Change(name, text.strip()))
     return tuple(found)
 

@@ -134,13 +134,7 @@ def enqueue(
         record["warnings"] = warnings
         session.output.show(View(COLUMNS, [record], document=record))
         return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
-    if not asked.accepted:
-        session.output.say(asked.message)
-    entry = _wait(session, found, asked, timeout)
-    work = work_on(session, [entry]).get(entry.id)
-    ended = {**history_record(entry), **achieved(entry, work), "warnings": warnings}
-    session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
-    return OUTCOMES.get(entry.state, Code.FAILED)
+    return show_end(session, found, asked, timeout, warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +225,24 @@ def _dropped(properties: dict[str, str]) -> str | None:
     """A sentence about the given properties that don't get into the queue; None when all do."""
     dropped = sorted(NOT_ASKED_FOR & properties.keys())
     return f"dropped {', '.join(dropped)}: such properties are set by Hive or the daemon only" if dropped else None
+
+
+def show_end(
+    session: Session, found: Found, asked: Enqueued, timeout: float | None, warnings: Sequence[str] = ()
+) -> int:
+    """
+    Wait until a compaction has ended or is ready for cleaning, and show what came of it; returns the exit code.
+
+    Raises:
+        CompactorError: it hasn't ended after `timeout` seconds, or is gone.
+    """
+    if not asked.accepted:
+        session.output.say(asked.message)
+    entry = _wait(session, found, asked, timeout)
+    work = work_on(session, [entry]).get(entry.id)
+    ended = {**history_record(entry), **achieved(entry, work), "warnings": list(warnings)}
+    session.output.show(View(HISTORY_COLUMNS, [ended], document=ended))
+    return OUTCOMES.get(entry.state, Code.FAILED)
 
 
 def _waits(session: Session, asked: Enqueued) -> Denial | None:

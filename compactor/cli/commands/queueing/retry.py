@@ -3,9 +3,10 @@
 import click
 
 from compactor.cli import completing
-from compactor.cli.commands.queueing.enqueue import COLUMNS
+from compactor.cli.commands.queueing.enqueue import COLUMNS, show_end
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
+from compactor.cli.options import wait_options
 from compactor.cli.output import View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.errors import UsageError
@@ -18,8 +19,9 @@ from compactor.roles.eligibility import require_eligible
 
 @click.command(cls=Command)
 @click.argument("number", metavar="ID", type=click.IntRange(1, (1 << 63) - 1), shell_complete=completing.ended_badly)
+@wait_options("Wait until it has ended or is ready for cleaning; the exit code tells the outcome.")
 @pass_session
-def retry(session: Session, *, number: int) -> int:
+def retry(session: Session, *, number: int, wait: bool, timeout: float | None) -> int:
     """
     Ask again for a compaction that failed, was refused, aborted, or did not initiate.
 
@@ -43,6 +45,9 @@ def retry(session: Session, *, number: int) -> int:
         pool=entry.pool,
         initiator_id=f"{session.settings.host_name}-manual",
     )
+    if wait:
+        session.close()  # frees an embedded database for the daemon during the wait
+        return show_end(session, found, asked, timeout)
     standing = None if asked.accepted else queue.entry(asked.id)
     record = {
         "id": asked.id,

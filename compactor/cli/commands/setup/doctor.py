@@ -22,7 +22,7 @@ from compactor.cli import control_records, units
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.coordination import Role, SeenMember
-from compactor.errors import CompactorError, UnreachableError
+from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.rights import lacking_tables, missing_rights
@@ -105,9 +105,8 @@ def _examined(session: Session, tell: Callable[[str], None], *, spark: bool) -> 
         found = f"{database}: Hive {database.schema.version.value} schema, answers within"
         yield Finding("database", Standing.OK, f"{found} {units.seconds(time.monotonic() - began)}")
     except CompactorError as error:
-        yield Finding(
-            "database", Standing.FAILED, one_line(error), "database.url, its user and password; see docs/operations.md"
-        )
+        remedy = "as it says" if isinstance(error, SettingsError) else "database.url, its user and password"
+        yield Finding("database", Standing.FAILED, one_line(error), f"{remedy}; see docs/metastore.md")
         yield Finding("rest", Standing.SKIPPED, "nothing else can be tried without the database")
         return
     yield from _guarded("rights", lambda: rights(session))

@@ -7,7 +7,7 @@ so a JDBC address is answered with its equivalent. Source: docs/metastore.md; SQ
 
 import re
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import quote, urlencode
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -129,14 +129,13 @@ def _jdbc(address: str) -> str:
     dialect = _BY_SCHEME.get(scheme)
     if dialect is None:
         return f"is a JDBC address of {scheme or 'nothing'}, which isn't supported; {_SUPPORTED}"
-    if dialect.untested:
-        return f"is a JDBC address; write {dialect.example}, the password in database.password_file"
-    scheme = dialect.schemes[0]
-    place, _, options = address.partition(":")[2].partition("?")
+    scheme, rest = dialect.schemes[0], address.partition(":")[2]
     if dialect.embedded:
-        return f"is a JDBC address; write {scheme}:///{place}"
-    user = dict(parse_qsl(options)).get("user", "USER")
-    servers, _, database = place.lstrip("/").rpartition("@")[2].partition("/")
-    if "," in servers and not dialect.several_servers:
-        return f"is a JDBC address of several servers; {dialect.name}'s driver takes one: write {scheme}://{user}@HOST/{database}, with a host that leads to the primary"
-    return f"is a JDBC address; write {written(dialect, f'{user}@', servers, database)}, the password in database.password_file"
+        return f"is a JDBC address; write {scheme}:///{rest.partition('?')[0]}"
+    if (named := dialect.from_jdbc(rest)) is None:
+        return f"is a JDBC address; write {dialect.example}, the password in database.password_file"
+    user = quote(named.user, safe="") or "USER"
+    if "," in named.servers and not dialect.several_servers:
+        return f"is a JDBC address of several servers; {dialect.name}'s driver takes one: write {scheme}://{user}@HOST/{named.database}, with a host that leads to the primary"
+    ours = written(dialect, f"{user}@", named.servers, named.database, named.options)
+    return f"is a JDBC address; write {ours}, the password in database.password_file"

@@ -4,15 +4,36 @@ What the compactor asks a database product: its addresses, clock, table locks, c
 Source: docs/metastore.md, "Transactions, errors, repeats".
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, NamedTuple
+from urllib.parse import parse_qsl
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, bindparam, literal_column, select, tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
+
+_JDBC: Final = re.compile(r"//(?P<servers>[^/?;]*)/(?P<database>[^?;]*)(?:\?(?P<options>.*))?", re.DOTALL)
+
+
+class JdbcAddress(NamedTuple):
+    """
+    What an address of a Java driver names; a password isn't taken over.
+
+    Args:
+        servers: `host` or `host:port`, or several with commas between them.
+        options: those that mean the same in an address of ours, by our names.
+        tls: whether it asks for TLS by an option that means nothing in ours.
+    """
+
+    user: str
+    servers: str
+    database: str
+    options: Mapping[str, str]
+    tls: bool = False
 
 
 class Failure(Enum):
@@ -39,8 +60,8 @@ class Dialect(ABC):
     """The extra of the package that installs the driver; empty: it is always installed."""
     jdbc: ClassVar[tuple[str, ...]] = ()
     """The product's names in JDBC's addresses."""
-    jdbc_options: ClassVar[str] = ""
-    """How those options of such an address begin that mean the same in ours; empty: none do."""
+    jdbc_options: ClassVar[frozenset[str]] = frozenset()
+    """Those options of such an address that mean the same in ours."""
     example: ClassVar[str]
     """An address, for messages."""
     several_servers: ClassVar[bool] = False
@@ -65,6 +86,19 @@ class Dialect(ABC):
     Options of a connection on which each statement is a transaction of its own; none where a transaction costs no round
     trip.
     """
+
+    @classmethod
+    def from_jdbc(cls, rest: str) -> JdbcAddress | None:
+        """What follows the product's name in a JDBC address; None when ours has nothing that means the same."""
+        if (found := _JDBC.fullmatch(rest)) is None:
+            return None
+        options = dict(parse_qsl(found["options"] or ""))
+        whose, _, servers = found["servers"].rpartition("@")
+        kept = {name: value for name, value in options.items() if name in cls.jdbc_options}
+        asks = any(options.get(name, "").lower() == "true" for name in ("ssl", "useSSL"))
+        return JdbcAddress(
+            options.get("user", whose.partition(":")[0]), servers, found["database"], kept, asks and not kept
+        )
 
     def connecting(self, url: URL) -> URL:
         """An address of ours as SQLAlchemy's dialect takes it."""

@@ -7,6 +7,7 @@ Database Error Messages; python-oracledb's manual.
 """
 
 import math
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -30,7 +31,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 
-from compactor.metastore.db.dialects.base import Dialect, Failure, meaning_of
+from compactor.metastore.db.dialects.base import Dialect, Failure, JdbcAddress, meaning_of
 from compactor.metastore.db.dialects.liveness import replace_dead
 from compactor.metastore.db.tables import Remark
 
@@ -76,6 +77,10 @@ _LOST: Final = frozenset(
 )
 _ELSEWHERE: Final = frozenset({"ORA-16000"})
 """After it a new connection may reach a server that can: the old primary is a standby now."""
+_JDBC: Final = re.compile(
+    r"(?:thin|oci8?):(?P<user>[^@/]*)(?:/[^@]*)?@(?:(?P<protocol>tcps?):)?(?://)?(?P<server>[^/:?()@]+(?::\d+)?)/(?P<service>[\w.$#-]+)(?::\w+)?(?:\?.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class _Compiler(OracleCompiler):
@@ -100,12 +105,20 @@ class Oracle(Dialect):
 
     name = "Oracle"
     schemes = ("oracle",)
+    jdbc = ("oracle",)
     driver = "oracledb"
     extra = "oracle"
     example = "oracle://compactor@host:1521/SERVICE?schema=HIVE"
     untested = True
     grants_script = "deploy/sql/grants-oracle.sql"
     column_types: ClassVar = {Remark: _StorableRemark(128)}
+
+    @classmethod
+    def from_jdbc(cls, rest: str) -> JdbcAddress | None:
+        if (found := _JDBC.fullmatch(rest)) is None:
+            return None  # a SID, a net service name or a description
+        tls = {"protocol": "tcps"} if (found["protocol"] or "").lower() == "tcps" else {}
+        return JdbcAddress(found["user"], found["server"], found["service"], tls)
 
     def connecting(self, url: URL) -> URL:
         # The driver's own form (Easy Connect Plus) names a service, SQLAlchemy's a SID, which a pluggable database lacks.

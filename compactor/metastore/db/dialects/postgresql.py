@@ -36,7 +36,7 @@ class PostgreSQL(Dialect):
     schemes = ("postgresql", "postgres")
     driver = "psycopg"
     jdbc = ("postgresql",)
-    jdbc_options = "ssl"
+    jdbc_options = frozenset({"sslmode", "sslrootcert"})
     example = "postgresql://hive@host:5432/metastore"
     several_servers = True
     grants_script = "deploy/sql/grants-postgresql.sql"

@@ -44,7 +44,7 @@ from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.sql import operators
 
 from compactor.errors import CompactorError, SettingsError
-from compactor.metastore.db.dialects.base import Dialect, Failure
+from compactor.metastore.db.dialects.base import Dialect, Failure, JdbcAddress
 from compactor.metastore.db.dialects.liveness import replace_dead
 from compactor.metastore.db.tables import CataloguedName, Code, PartitionName
 
@@ -94,6 +94,7 @@ _ELSEWHERE: Final = frozenset({976, 978, 983, 3906})
 """After these a new connection may reach a server that can: the old primary is a secondary now."""
 _LOST_STATES: Final = frozenset({"08001", "08003", "08007", "08S01", "08S02", "HY010"})
 _CANCELLED_STATES: Final = frozenset({"HY008", "HYT00", "HYT01"})
+_JDBC: Final = re.compile(r"//(?P<server>[^/;\\:]+(?::\d+)?)(?P<options>(?:;[^;]*)*)")
 _NUMBER: Final = re.compile(r"\((\d+)\) \(SQL\w+\)")
 
 
@@ -169,6 +170,7 @@ class SQLServer(Dialect):
 
     name = "SQL Server"
     schemes = ("mssql", "sqlserver")
+    jdbc = ("sqlserver",)
     driver = "pyodbc"
     extra = "sqlserver"
     example = "mssql://compactor@host:1433/metastore"
@@ -182,6 +184,23 @@ class SQLServer(Dialect):
     }
     at_once = 300
     """A statement has 2,100 parameters at most; six lists may stand in one, and names that are told apart are sent twice."""
+
+    @classmethod
+    def from_jdbc(cls, rest: str) -> JdbcAddress | None:
+        if (found := _JDBC.fullmatch(rest)) is None:
+            return None  # an instance by its name
+        pairs = (option.partition("=") for option in found["options"].split(";"))
+        options = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        database = options.get("databasename") or options.get("database")
+        if database is None or options.get("instancename"):
+            return None
+        kept = {}
+        if (encrypt := options.get("encrypt", "true").lower()) != "true":
+            kept["Encrypt"] = "no" if encrypt == "false" else encrypt
+        if options.get("trustservercertificate", "").lower() == "true":
+            kept["TrustServerCertificate"] = "yes"
+        user = options.get("user") or options.get("username") or ""
+        return JdbcAddress(user, found["server"], database, kept)
 
     def connecting(self, url: URL) -> URL:
         return url.set(query={"driver": _ODBC, "APP": "compactor", **url.query})
