@@ -5,6 +5,7 @@ What the metastore's side costs where it is large: a million partitions, 100,000
 stands in for the real one.
 """
 
+import gc
 import json
 import os
 import resource
@@ -21,7 +22,6 @@ from click.testing import CliRunner
 from benchmarks import harness
 from compactor.acid.listing import FileEntry, Listing
 from compactor.cli.root import cli
-from compactor.daemon.daemon import collect_seldom
 from compactor.log import configure
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
@@ -98,7 +98,7 @@ def _scan(url: str) -> dict[str, float]:
     settings = Settings(database={"url": url}, initiator={"interval_seconds": 0.001}, http={"enabled": False})
     services = Services.open(settings)
     ours = initiator.Initiator(services)
-    collect_seldom()
+    gc.freeze()  # as the daemon does
     with patch.object(Services, "storage", lambda *_: _Answering()), patch.object(judging, "require_in_store"):
         first = harness.seconds(ours.run_once)
         large.commit(services.database, SIZE, CHANGED, SIZE.next_txn)

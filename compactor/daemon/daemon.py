@@ -42,17 +42,6 @@ _CLOSE_SECONDS = 30.0
 _HOUR = 3600.0
 
 
-def collect_seldom() -> None:
-    """
-    Have Python look for garbage cycles less often, and never in what has been imported.
-
-    Collections took as long as planning a small compaction, and a twentieth of a scan. Cycles are rare here, and young
-    ones are some megabytes.
-    """
-    gc.freeze()
-    gc.set_threshold(50_000, 10, 10)
-
-
 class Daemon:
     """
     One daemon process: its role loops, workers, HTTP server and place among the other daemons.
@@ -118,7 +107,7 @@ class Daemon:
         }
         try:
             self.start()
-            collect_seldom()
+            gc.freeze()  # modules stay: collections that looked at them took as long as planning a small compaction
             ready = False
             while True:
                 if not ready and self._reached():
