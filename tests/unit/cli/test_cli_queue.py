@@ -1,7 +1,9 @@
 """enqueue, queue and history on a real embedded metastore."""
 
 import json
+import re
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy import update
@@ -325,3 +327,14 @@ def test_what_is_left_to_hive_is_shown(shop):
     people = shop.run("queue").stdout
     assert "unknown (*)" in people
     assert "left to Hive" in " ".join(people.split())
+
+
+def test_each_key_for_programs_is_told_of(shop):
+    """In the section of docs/cli.md, whatever `queue` and `history` give."""
+    shop.json("enqueue", "shop.orders")
+    keys = set(shop.json("queue")[0])
+    shop.run("cancel", "1")
+    keys |= set(shop.json("history")[0])
+    page = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+    section = page.read_text(encoding="utf-8").split("### `compactor queue")[1].split("\n### ")[0]
+    assert keys - set(re.findall(r"`(\w+)`", section)) == set()
