@@ -47,6 +47,21 @@ def test_aborts_are_judged_below_open_writers(database, hive):
     assert txns.high_watermark == opened - 1
 
 
+def test_lists_of_an_earlier_moment_are_those_of_that_moment(database, hive):
+    """What was open then is still left alone, however it ended since; what began since doesn't count."""
+    _, aborted = hive.fail_write("db.t", "p=1")
+    opened = hive.begin()
+    write_id = hive.touch(opened, "db.t", "p=2")
+    aborts = Aborts(database)
+    taken = aborts.snapshot()
+    hive.commit(opened)
+    hive.fail_write("db.t", "p=1")
+    txns, ids = aborts.lists(T, taken)
+    assert (ids.high_watermark < write_id, ids.aborted) == (True, (aborted,))
+    assert txns.is_aborted(opened + 1) is False
+    assert aborts.lists(T)[1].high_watermark > write_id
+
+
 def test_cleaned_aborts_are_forgotten(database, hive):
     """
     What was proven to be gone is forgotten, whatever partition its rows name, and without a trace in the history; what

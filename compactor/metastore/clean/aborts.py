@@ -18,7 +18,7 @@ from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
-from compactor.metastore.txn.snapshots import snapshots_for
+from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
 
 _FIRST_RETRY_MS = 300_000
 _LONGEST_RETRY_MS = 24 * 3_600_000
@@ -114,15 +114,22 @@ class Aborts:
             return 0
         return self._database.repeatable(lambda connection: note_unnamed(connection, self._database))
 
-    def lists(self, table: Entity) -> tuple[ValidTxnList, CleanerWriteIdList]:
+    def snapshot(self) -> Snapshot:
+        """The unfinished transactions now, for the `lists` of several tables: with many, reading them takes a second."""
+        return self._database.read(self._snapshots.take)
+
+    def lists(self, table: Entity, taken: Snapshot | None = None) -> tuple[ValidTxnList, CleanerWriteIdList]:
         """
         The transactions and write ids under which a table's aborted directories are decided.
 
         They end below the first open writer of the table.
+
+        Args:
+            taken: an earlier `snapshot`: what was open then counts as open, and what came later doesn't count. None: now.
         """
 
         def look(connection: Connection) -> tuple[ValidTxnList, CleanerWriteIdList]:
-            snapshot = self._snapshots.take(connection)
+            snapshot = taken or self._snapshots.take(connection)
             writer = self._first_writer(connection, table, sorted((*snapshot.open, *snapshot.read_only)))
             found = snapshot.capped(
                 snapshot.high_watermark if writer is None else min(snapshot.high_watermark, writer - 1)

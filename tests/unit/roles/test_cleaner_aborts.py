@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import update
 
+from compactor.metastore.clean.aborts import Aborts
 from compactor.roles import steps
 from compactor.roles.cleaner.cleaner import RENAME_SECONDS, Cleaner
 from tests.unit.roles.tables import bases, compacted, visible
@@ -52,6 +53,29 @@ def test_many_aborted_writes_are_cleaned_without_a_compaction(any_world):
     assert "3 directories" in sentence
     assert "forgot 3 aborted writes" in sentence
     assert len(visible(table)) == 1
+    world.assert_rows()
+
+
+def test_the_tables_of_a_cycle_share_a_snapshot(world, monkeypatch):
+    """For some seconds, however many are begun; the next cycle takes one of its own."""
+    tables = [world.table(rows=1, name=f"t{number}", insert_only=True) for number in range(3)]
+    for table in tables:
+        world.aborted_insert(table, [(7, "never")])
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    world.settle_time()
+    taken, snapshot = [], Aborts.snapshot
+
+    def note(aborts):
+        taken.append(snapshot(aborts))
+        return taken[-1]
+
+    monkeypatch.setattr(Aborts, "snapshot", note)
+    cleaner = Cleaner(world.services, clock=world.clock)
+    assert "forgot 3 aborted writes" in cleaner.run_once()
+    assert len(taken) == 1
+    world.aborted_insert(tables[0], [(8, "never")])
+    assert "forgot 1 aborted write" in cleaner.run_once()
+    assert len(taken) == 2
     world.assert_rows()
 
 
