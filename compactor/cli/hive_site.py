@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from compactor.errors import SettingsError
 from compactor.metastore.db.dialects import DIALECTS
-from compactor.metastore.db.dialects.address import written
+from compactor.metastore.db.dialects.address import never_run, written
 
 FILES: Final = ("core-site.xml", "hive-site.xml", "metastore-site.xml", "hivemetastore-site.xml")
 """Read in this order, as Hive does: a later file's value counts."""
@@ -251,9 +251,7 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
     if named.tls:
         notes.append("the metastore reaches its database by TLS: database.url needs the options of docs/metastore.md")
     if dialect.untested:
-        notes.append(
-            f"compactor was never run on {dialect.name}: database.untested_product: true tries it all the same (docs/metastore.md)"
-        )
+        notes.append(never_run(dialect))
     name = user.value if user is not None else named.user
     whom = f"{quote(name, safe='')}@" if name else ""
     server = named.servers

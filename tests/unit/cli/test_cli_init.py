@@ -229,6 +229,8 @@ def test_what_cant_be_read_says_why(tmp_path):
         "jdbc:sqlserver://db;user=a;password=s3cret",
         "jdbc:sqlserver://db;user=a;password=s3cret;databaseName=x",
         "jdbc:postgresql://bob:s3cret@db:5432/meta",
+        "jdbc:postgresql://bob:a/s3cret@db:5432/meta",
+        "jdbc:postgresql://bob:s3cret@x:y/z@db:5432/meta",
         "s3cret:nonsense",
     ],
 )

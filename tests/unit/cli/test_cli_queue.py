@@ -330,7 +330,7 @@ def test_what_is_left_to_hive_is_shown(shop):
 
 
 def test_each_key_for_programs_is_told_of(shop):
-    """In the section of docs/cli.md, whatever `queue` and `history` give."""
+    """docs/cli.md names every key of `queue` and `history` in their section."""
     shop.json("enqueue", "shop.orders")
     keys = set(shop.json("queue")[0])
     shop.run("cancel", "1")

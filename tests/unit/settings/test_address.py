@@ -127,6 +127,9 @@ def test_a_password_is_never_repeated():
         "jdbc:postgresql://h/x?user=a&password=geheim",
         "postgresql://u:geheim@h:x/db",
         "jdbc:postgresql://u:geheim@h/db",
+        "jdbc:postgresql://u:ge/geheim@h/db",
+        "jdbc:oracle:thin:u/geheim@x@h/db",
+        "jdbc:sqlserver://u:geheim@h;databaseName=db",
         "my:sql://u:geheim@h/x",
     ):
         assert "geheim" not in (mistake(url) or "geheim")

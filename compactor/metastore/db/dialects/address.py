@@ -69,16 +69,18 @@ def written(
     return f"{dialect.schemes[0]}://{whom}{'' if several else servers}/{database}{'?' if query else ''}{query}"
 
 
+def never_run(dialect: type[Dialect] | Dialect) -> str:
+    """What to know of a product that is `untested`, in words that follow a key's name."""
+    return f"compactor was never run on {dialect.name}; database.untested_product: true tries it all the same (docs/metastore.md)"
+
+
 def wrong_setting(settings: Settings) -> tuple[str, str] | None:
     """The key that the database's product doesn't take as it is, and why; None when the database can be opened."""
     if (wrong := mistake(settings.database.url)) is not None:
         return "database.url", wrong
     _, dialect = parse(settings.database.url)
     if dialect.untested and not settings.database.untested_product:
-        return (
-            "database.url",
-            f"compactor was never run on {dialect.name}; database.untested_product: true tries it all the same (docs/metastore.md)",
-        )
+        return "database.url", never_run(dialect)
     if dialect.embedded and settings.database.passwords:
         return "database", f"{dialect.name} takes no password; remove it"
     return None

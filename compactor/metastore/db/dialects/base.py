@@ -16,7 +16,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
 
-_JDBC: Final = re.compile(r"//(?P<servers>[^/?;]*)/(?P<database>[^?;]*)(?:\?(?P<options>.*))?", re.DOTALL)
+_JDBC: Final = re.compile(
+    r"//(?:(?P<user>[^:@/?]*)(?::[^?]*)?@)?(?P<servers>[^/?;@]*)/(?P<database>[^?;@]*)(?:\?(?P<options>.*))?", re.DOTALL
+)
+"""A password may hold what elsewhere ends a part: it goes to the last @."""
 
 
 class JdbcAddress(NamedTuple):
@@ -93,12 +96,10 @@ class Dialect(ABC):
         if (found := _JDBC.fullmatch(rest)) is None:
             return None
         options = dict(parse_qsl(found["options"] or ""))
-        whose, _, servers = found["servers"].rpartition("@")
         kept = {name: value for name, value in options.items() if name in cls.jdbc_options}
         asks = any(options.get(name, "").lower() == "true" for name in ("ssl", "useSSL"))
-        return JdbcAddress(
-            options.get("user", whose.partition(":")[0]), servers, found["database"], kept, asks and not kept
-        )
+        user = options.get("user") or found["user"] or ""
+        return JdbcAddress(user, found["servers"], found["database"], kept, asks and not kept)
 
     def connecting(self, url: URL) -> URL:
         """An address of ours as SQLAlchemy's dialect takes it."""
