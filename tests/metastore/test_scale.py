@@ -54,11 +54,16 @@ def whole_tables(database, work, among=frozenset(LARGE)):
 def read_whole(database, connection, statement, given):
     """The large tables that the server would read from end to end for a statement."""
     if database.engine.dialect.name == "postgresql":
-        (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", given).scalars()
-        plan = json.loads(plan) if isinstance(plan, str) else plan
-        return [node["Relation Name"] for node in nodes(plan[0]["Plan"]) if node["Node Type"] == "Seq Scan"]
+        plan = plan_of_postgres(connection, statement, given)
+        return [node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"]
     rows = connection.exec_driver_sql(f"EXPLAIN {statement}", given).mappings()
     return [row["table"].upper() for row in rows if row["type"] in {"ALL", "index"} and row["table"]]
+
+
+def plan_of_postgres(connection, statement, given):
+    """The topmost node of the plan of PostgreSQL for a statement."""
+    (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", given).scalars()
+    return (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
 
 
 def nodes(plan):
@@ -135,6 +140,64 @@ def test_a_look_counts_only_what_was_written_since(filled):
     ]
     assert len(read) == 1
     assert "DISTINCT" in read[0]
+
+
+def test_a_look_reads_the_commits_of_what_it_asks_for_alone(filled):
+    """Of two tables with the same partitions, asked for one of each: two rows, not four; so however many there are."""
+    rows = []
+
+    def count(_connection, cursor, statement, _parameters, _context, _many):
+        if "max(" in statement and "CTC_WRITEID" in statement:
+            rows.append(cursor.rowcount)
+
+    asked = [Entity("scale_1", f"t_{1 + 20 * number}", f"p={7 + number}") for number in range(5)]
+    initiating = Initiating(filled)
+    event.listen(filled.engine, "after_cursor_execute", count)
+    try:
+        found = initiating.look(SIZE.next_txn + 10_000, also=asked, aborted_count=1000, aborted_age_ms=10**9).whole()
+    finally:
+        event.remove(filled.engine, "after_cursor_execute", count)
+    assert {candidate.entity for candidate in found.candidates} >= set(asked)
+    assert sum(rows) == len(found.candidates)
+
+
+def test_no_server_looks_for_the_components_of_each_transaction(filled):
+    """
+    Of all transactions few are aborted, of those with components most. MySQL would begin with the transactions, which
+    takes several times as long as to look for those of the components; PostgreSQL joins by hash.
+    """
+    initiating, plans = Initiating(filled), []
+
+    def note(connection, _cursor, statement, parameters, _context, _many):
+        if "TXN_COMPONENTS" in statement and " JOIN " in statement and not statement.startswith("EXPLAIN"):
+            plans.append(join(filled, connection, statement, parameters))
+
+    event.listen(filled.engine, "before_cursor_execute", note)
+    try:
+        initiating.look(SIZE.next_txn, aborted_count=1000, aborted_age_ms=10**9).whole()
+    finally:
+        event.remove(filled.engine, "before_cursor_execute", note)
+    assert plans
+    assert set(plans) <= {("TXN_COMPONENTS", "TXNS"), ("Hash Join",)}
+
+
+def join(database, connection, statement, given):
+    """How a server joins: MySQL's tables in their order, PostgreSQL's kinds of joins."""
+    if database.engine.dialect.name == "postgresql":
+        plan = plan_of_postgres(connection, statement, given)
+        return tuple(node["Node Type"] for node in nodes(plan) if "Join Type" in node)
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement}", given).mappings()
+    return tuple(row["table"].upper() for row in rows)
+
+
+def test_what_failed_last_is_found_by_its_name(filled):
+    """Hive's 4.x have an index by which a newer compaction is found: the history isn't sorted in each cycle."""
+    read = whole_tables(
+        filled,
+        lambda: Initiating(filled).look(SIZE.next_txn, aborted_count=1000, aborted_age_ms=10**9),
+        {"COMPLETED_COMPACTIONS"},
+    )
+    assert [text for _, text in read if "max(" in text] == []
 
 
 def test_claims_share_one_reading_of_the_queue(filled, monkeypatch):

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
 from compactor.metastore.candidates.commits import Asked
 from compactor.metastore.db.database import Database
@@ -65,9 +65,10 @@ def tables_in_question(
         sizes: tables in which there may be commits, and about how many.
         always: tables and partitions of which any abort makes a candidate.
     """
-    if bounds.count is None or bounds.before_ms is None or sum(sizes.values()) >= _SOME:
+    asked = sizes.keys() | always.keys()
+    if bounds.count is None or bounds.before_ms is None or len(asked) > _FEW or sum(sizes.values()) >= _SOME:
         return None
-    tables = _often_aborted(connection, database, bounds.count, bounds.before_ms) | sizes.keys() | always.keys()
+    tables = _often_aborted(connection, database, bounds.count, bounds.before_ms) | asked
     return tables if len(tables) <= _FEW else None
 
 
@@ -95,15 +96,10 @@ def read_aborted(
     """
     components, txns = database.schema.txn_components, database.schema.txns.c
     names, write_id = entity_columns(components, "tc"), func.coalesce(components.c.tc_writeid, 0)
-    origin = components.join(database.schema.txns, txns.txn_id == components.c.tc_txnid)
-    counts = and_(txns.txn_state == "a", components.c.tc_operation_type != "c")
-    query: Any = (
-        select(*names, func.count(), func.min(txns.txn_started), func.min(write_id))
-        .select_from(origin)
-        .where(counts)
-        .group_by(*told_apart(names))
+    query: Any = _of_aborted(database, *names, func.count(), func.min(txns.txn_started), func.min(write_id)).group_by(
+        *told_apart(names)
     )
-    each: Any = select(*names, txns.txn_started, write_id).select_from(origin).where(counts)
+    each: Any = _of_aborted(database, *names, txns.txn_started, write_id)
     named = partial(database.dialect.among, components.c.tc_table)
     at_once = database.dialect.at_once
     queries = [query]
@@ -154,13 +150,22 @@ def _often_aborted(connection: Connection, database: Database, least_count: int,
 
     There are far fewer tables than partitions, and most have neither.
     """
-    schema = database.schema
-    components, txns = schema.txn_components.c, schema.txns.c
+    components, txns = database.schema.txn_components.c, database.schema.txns.c
+    names = components.tc_database, components.tc_table
     query = (
-        select(components.tc_database, components.tc_table)
-        .select_from(schema.txn_components.join(schema.txns, txns.txn_id == components.tc_txnid))
-        .where(txns.txn_state == "a", components.tc_operation_type != "c")
-        .group_by(components.tc_database, components.tc_table)
+        _of_aborted(database, *names)
+        .group_by(*names)
         .having(or_(func.count() > least_count, func.min(txns.txn_started) < before_ms))
     )
     return {Entity(name, table) for name, table in connection.execute(query)}
+
+
+def _of_aborted(database: Database, *columns: ColumnElement[Any]) -> Select[Any]:
+    """Columns of the components of aborted transactions: few of all transactions are, but most that have components."""
+    components, txns = database.schema.txn_components, database.schema.txns
+    query = (
+        select(*columns)
+        .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
+        .where(txns.c.txn_state == "a", components.c.tc_operation_type != "c")
+    )
+    return database.dialect.in_this_order(query)

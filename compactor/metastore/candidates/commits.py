@@ -18,14 +18,15 @@ class Commits:
     """The commits of one metastore. Building a statement costs more than running it, so each is built once."""
 
     def __init__(self, database: Database) -> None:
+        self._database = database
         self._at_once = database.dialect.at_once
         self._table = completed = database.schema.completed_txn_components
         among, columns = database.dialect.among, completed.c
         self._names = names = entity_columns(completed, "ctc")
         of_tables = and_(columns.ctc_database == bindparam("database"), among(columns.ctc_table, "tables"))
         newest: Any = select(*names, func.max(columns.ctc_writeid), func.max(columns.ctc_txnid), func.count())
-        self._all = newest.where(of_tables).group_by(*told_apart(names))
-        self._named = self._all.where(among(columns.ctc_partition, "partitions"))
+        self._newest = newest.group_by(*told_apart(names))
+        self._all = self._newest.where(of_tables)
         self._whole = self._all.where(columns.ctc_partition.is_(None))
 
     def sizes(self, connection: Connection) -> dict[Entity, int]:
@@ -76,8 +77,15 @@ class Commits:
                     yield from fetched(connection.execute(self._all, given))
                     continue
                 wanted = {name: asked[Entity(database, name)] for name in batch}
-                partitions = sorted({part for parts in wanted.values() for part in parts if part is not None})
-                for some in batches(partitions, self._at_once):
-                    yield from fetched(connection.execute(self._named, given | {"partitions": some}))
-                if whole := [name for name, parts in wanted.items() if None in parts]:
-                    yield from fetched(connection.execute(self._whole, given | {"tables": whole}))
+                yield from self._asked_rows(connection, database, wanted)
+
+    def _asked_rows(
+        self, connection: Connection, database: str, wanted: Mapping[str, AbstractSet[str | None]]
+    ) -> Iterator[Sequence[Any]]:
+        pairs = [(table, name) for table, asked in wanted.items() for name in sorted(filter(None, asked))]
+        dialect, columns = self._database.dialect, self._table.c
+        for some in batches(pairs, dialect.pairs_at_once):
+            these = dialect.paired(columns.ctc_table, columns.ctc_partition, some)
+            yield from fetched(connection.execute(self._newest.where(columns.ctc_database == database, these)))
+        if whole := [table for table, asked in wanted.items() if None in asked]:
+            yield from fetched(connection.execute(self._whole, {"database": database, "tables": whole}))

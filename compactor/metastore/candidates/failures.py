@@ -1,7 +1,8 @@
 """Reads from the history which tables and partitions failed lately, and which keep failing."""
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, exists, func, select
 
+from compactor.acid.compaction import LayoutVersion
 from compactor.metastore.compaction_queue.rows import read_history
 from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import entity_columns, same_entity, told_apart
@@ -13,11 +14,14 @@ _COUNTED = (QueueState.SUCCEEDED, QueueState.FAILED)
 
 def read_unlucky(connection: Connection, schema: HiveSchema) -> set[Entity]:
     """Entities whose newest compaction didn't initiate or failed: they are looked at again without a new write."""
-    history = schema.completed_compactions
+    history, newer = schema.completed_compactions, schema.completed_compactions.alias("newer")
     names = entity_columns(history, "cc")
-    newest = select(func.max(history.c.cc_id)).group_by(*told_apart(names))
+    if schema.version is LayoutVersion.HIVE_4:
+        newest = ~exists().where(same_entity(newer, "cc", history, "cc"), newer.c.cc_id > history.c.cc_id)
+    else:  # its history has no index by names
+        newest = history.c.cc_id.in_(select(func.max(history.c.cc_id)).group_by(*told_apart(names)))
     unlucky = history.c.cc_state.in_([QueueState.DID_NOT_INITIATE.code, QueueState.FAILED.code])
-    rows = connection.execute(select(*names).where(unlucky, history.c.cc_id.in_(newest)))
+    rows = connection.execute(select(*names).where(unlucky, newest))
     return {Entity(database, table, partition) for database, table, partition in rows}
 
 
@@ -33,8 +37,8 @@ def read_failing(
     """
     history = schema.completed_compactions
     names = entity_columns(history, "cc")
-    failures = func.sum(case((history.c.cc_state == QueueState.FAILED.code, 1), else_=0))
-    failed = select(*names).group_by(*told_apart(names)).having(failures >= threshold).subquery()
+    failures = select(*names).where(history.c.cc_state == QueueState.FAILED.code)
+    failed = failures.group_by(*told_apart(names)).having(func.count() >= threshold).subquery()
     theirs = select(history.c.cc_id).join(failed, same_entity(history, "cc", failed, "cc"))
     states = history.c.cc_state.in_([state.code for state in _COUNTED])
     by_entity: dict[Entity, list[tuple[QueueState, int]]] = {}

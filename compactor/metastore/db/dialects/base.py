@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, bindparam, literal_column, select, tuple_
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Select, Table, bindparam, literal_column, select, tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
@@ -191,6 +191,13 @@ class Dialect(ABC):
     ) -> ColumnElement[bool]:
         """The same of pairs that are all different, in a query whose rows may be joined with them."""
         return self.among_pairs(first, second, pairs)
+
+    def in_this_order(self, query: Select[Any]) -> Select[Any]:
+        """
+        The query with its joins in the order in which they stand: for a server that chooses by the number of rows, and
+        doesn't know how few have a value that no index has.
+        """
+        return query
 
     def long_text(self, value: ColumnElement[Any]) -> ColumnElement[Any]:
         """A text, or NULL, as the product's type for texts of any length, where the branches of a UNION must agree."""

@@ -243,6 +243,9 @@ class MySQL(Dialect):
         if connection.scalar(select(table.c.txn_lock).with_for_update(read=read)) is None:
             raise LookupError(f"table {table.name} has lost its only row")
 
+    def in_this_order(self, query: Select[Any]) -> Select[Any]:
+        return query.prefix_with("STRAIGHT_JOIN")
+
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         # for the session, in whole seconds; the next user of the connection gets the usual limit again
         connection.info[_LIMITED] = True
