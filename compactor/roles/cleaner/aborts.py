@@ -21,7 +21,6 @@ from compactor.log import get_logger
 from compactor.metastore.clean.aborts import AbortedGroup
 from compactor.metastore.clean.readers import Blocker, MayBeListedError, may_be_listed
 from compactor.metastore.model import Entity, TableFacts
-from compactor.metastore.txn.snapshots import Snapshot
 from compactor.reasons import Reason
 from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.partition import Sweep, Swept
@@ -31,13 +30,12 @@ from compactor.roles.cycle import Progress
 from compactor.roles.leadership import HeldLeadership
 from compactor.roles.pauses import pool_of
 from compactor.roles.services import Services, about_entity
+from compactor.roles.shared import Shared
 from compactor.roles.unreachable import AwayStores, StoreAwayError
 from compactor.words import one_line
 
 _log = get_logger(__name__)
 _HOUR_MS = 3_600_000
-_FRESH_SECONDS = 5.0
-"""For this time tables that are begun share a snapshot: with many transactions, reading one takes longer than a table."""
 
 
 class AbortCleaner:
@@ -57,7 +55,7 @@ class AbortCleaner:
         self._held: HeldLeadership | None = None
         self._begun: dict[Entity, Visit] = {}
         self._due_since: dict[Entity, float] = {}
-        self._taken: tuple[float, Snapshot] | None = None
+        self._snapshot = Shared(services.aborts.snapshot, clock)
         self._clock = clock
 
     def run(self, held: HeldLeadership, tally: CleanerTally, time_is_up: Callable[[], bool]) -> None:
@@ -73,7 +71,7 @@ class AbortCleaner:
             CompactorError: the metastore can't be asked.
         """
         self._held = held
-        self._taken = None
+        self._snapshot.forget()
         limits = self._services.settings.initiator.thresholds
         self._services.aborts.note_unnamed()
         self._services.aborts.end_retries()
@@ -161,7 +159,7 @@ class AbortCleaner:
             return
         visit = self._begun.get(entity)
         if visit is None or visit.tbl_id != table.tbl_id:
-            visit = self._begun[entity] = Visit(table.tbl_id, Judged(*aborts.lists(entity, self._snapshot())))
+            visit = self._begun[entity] = Visit(table.tbl_id, Judged(*aborts.lists(entity, self._snapshot.get())))
         left = self._sweep_all(table, entity, visit, tally, time_is_up)
         if left is None:
             tally.put_off()
@@ -184,12 +182,6 @@ class AbortCleaner:
             )
         else:
             tally.outcome("cleaned")
-
-    def _snapshot(self) -> Snapshot:
-        now = self._clock()
-        if self._taken is None or now - self._taken[0] >= _FRESH_SECONDS:
-            self._taken = now, self._services.aborts.snapshot()
-        return self._taken[1]
 
     def _sweep_all(
         self, table: TableFacts, entity: Entity, visit: Visit, tally: CleanerTally, time_is_up: Callable[[], bool]

@@ -12,20 +12,20 @@ Source: docs/operations.md; Hive's Initiator, TableOptimizer, AcidTableOptimizer
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
-from compactor.acid.write_ids import ValidTxnList
 from compactor.control import Denial, Judge, Subject
 from compactor.coordination import Role
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
-from compactor.metastore.candidates import Look
+from compactor.metastore.candidates import Left, Look
 from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.compaction_queue.urgency import urgency_for
 from compactor.metastore.db.sql import batches
-from compactor.metastore.model import Candidate, Entity
+from compactor.metastore.model import Candidate, CatalogPlace, Entity
 from compactor.metrics import version
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
@@ -33,6 +33,7 @@ from compactor.roles import steps
 from compactor.roles.cycle import NoTurn, Progress
 from compactor.roles.eligibility import judge_all
 from compactor.roles.housekeeper.recovery import Recovery
+from compactor.roles.initiator.ahead import ahead
 from compactor.roles.initiator.judging import verdict_on
 from compactor.roles.initiator.rules import TableRules, thresholds_from
 from compactor.roles.initiator.scan_state import Plan, Refusals, ScanState, Unchanged
@@ -41,6 +42,7 @@ from compactor.roles.initiator.tally import PASSING, DueSubject, InitiatorTally,
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import pool_of
 from compactor.roles.services import Services, about_entity
+from compactor.roles.shared import Shared
 from compactor.roles.unreachable import AwayStores
 from compactor.words import one_line
 
@@ -52,8 +54,6 @@ cycle that ends looks like one that hangs.
 """
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds the memory that a scan of a large warehouse takes."""
-_FRESH_SECONDS = 5.0
-"""For this time a cycle's batches are judged under the same transactions; listing one batch may take longer."""
 _MISPLACED = frozenset({Reason.OUTSIDE_ROOTS, Reason.OVERLAPPING_LOCATION, Reason.UNSAFE_LOCATION})
 """
 Reasons that the table's owner, or its neighbour's, has to mend: the history shows them, too, and they are checked again
@@ -61,6 +61,19 @@ in each cycle.
 """
 _table = attrgetter("entity.database", "entity.table")
 _UNCHANGED = {reason: Skip(reason, "nothing changed since it was listed") for reason in Reason}
+
+
+class _Batch(NamedTuple):
+    """
+    Candidates that are judged together.
+
+    Args:
+        unnamed: those of them, and maybe of others, with a newer write than any commit tells of.
+    """
+
+    candidates: Sequence[Candidate]
+    places: Mapping[Entity, CatalogPlace]
+    unnamed: AbstractSet[Entity]
 
 
 class Initiator:
@@ -82,7 +95,7 @@ class Initiator:
         self._reach = ScanState()
         self._quiet = Unchanged()
         self._away = AwayStores()
-        self._txns: tuple[float, ValidTxnList] | None = None
+        self._txns = Shared(services.transactions.valid_txns, clock)
         self._recorded: dict[Entity, str] = {}
         self._told: dict[Entity, tuple[str, ...]] = {}
         self._refusals = Refusals(services.queue)
@@ -130,30 +143,30 @@ class Initiator:
             aborted_age_ms=limits.aborted_age_ms,
         )
         self._refusals.begin(now_ms)
-        self._txns = None
         tally = InitiatorTally(told=self._told)
         tally.wait(look.waiting)
         services.steps.enter(steps.INITIATOR_SEARCHED)
-        failing = services.initiating.failing(settings.failed_threshold, settings.failed_retry_days)
-        oldest_open_ms = self._oldest_open_ms(now_ms)
         self._quiet.begin(now_ms, everything=plan.full)
         self._away.begin()
+        self._txns.forget()
         over = self._over()
-        # By table: together, the partitions of a table cost one look at the table and its write ids.
-        for candidates, unnamed in look.parts(plan.left):
-            tally.candidates += len(candidates)
-            tally.unnamed |= unnamed
-            for batch in batches(candidates, _AT_ONCE):
+        with ahead(self._read(look, plan.left, over)) as read:
+            failing = services.initiating.failing(settings.failed_threshold, settings.failed_retry_days)
+            oldest_open_ms = self._oldest_open_ms(now_ms)
+            if look.sizes:
+                self._txns.get()
+            for batch in read:
+                tally.candidates += len(batch.candidates)
+                tally.unnamed |= batch.unnamed
                 self._progress.made()
                 if over():
-                    tally.left.add(candidate.entity for candidate in batch)
+                    tally.left.add(candidate.entity for candidate in batch.candidates)
                 else:
-                    self._judge_all(
-                        self._subjects(batch, failing, tally, now_ms, judge), tally, now_ms, oldest_open_ms, over
-                    )
-            if services.stopping.is_set():
-                tally.unread = True
-                break
+                    subjects = self._subjects(batch, failing, tally, now_ms, judge)
+                    self._judge_all(subjects, tally, now_ms, oldest_open_ms, over)
+                if services.stopping.is_set():
+                    tally.unread = True
+                    break
         (self._quiet.go_on if tally.left or tally.unread else self._quiet.end)()
         services.steps.enter(steps.INITIATOR_LISTED)
         self._enqueue(held, tally)
@@ -167,6 +180,16 @@ class Initiator:
 
     # What is looked at
 
+    def _read(self, look: Look, left: Left, over: Callable[[], bool]) -> Iterator[_Batch]:
+        """
+        All candidates with their places, which aren't read any more once it is over. By table: together, the partitions
+        of a table cost one look at the table and its write ids.
+        """
+        for part in look.parts(left):
+            for candidates in batches(part.candidates, _AT_ONCE):
+                entities = [candidate.entity for candidate in candidates]
+                yield _Batch(candidates, {} if over() else self._services.catalog.places_for(entities), part.unnamed)
+
     def _oldest_open_ms(self, now_ms: int) -> int | None:
         """Age in ms of the oldest open transaction that may write: no directory waits for one that only reads."""
         started = min(
@@ -177,15 +200,14 @@ class Initiator:
 
     def _subjects(
         self,
-        candidates: Sequence[Candidate],
+        batch: _Batch,
         failing: Collection[Entity],
         tally: InitiatorTally,
         now_ms: int,
         judge: Judge,
     ) -> list[DueSubject]:
-        """Join the catalog; leave out the candidates that need no listing."""
-        services = self._services
-        places = services.catalog.places_for(candidate.entity for candidate in candidates)
+        """Leave out the candidates that need no listing."""
+        services, candidates, places = self._services, batch.candidates, batch.places
         missing = (
             [candidate.entity for candidate in candidates if candidate.entity not in places]
             if len(places) < len(candidates)
@@ -247,7 +269,7 @@ class Initiator:
         parameters = services.catalog.parameters_of(
             [subject.place.part_id for subject in pending if subject.place.part_id is not None]
         )
-        txns = self._valid_txns()
+        txns = self._txns.get()
         write_ids = services.transactions.compactor_write_ids_of(
             {subject.place.table.full_name for subject in pending}, txns
         )
@@ -271,13 +293,6 @@ class Initiator:
             del left[subject.candidate.entity]
         tally.listed += len(pending) - len(left)
         tally.left.add(left)
-
-    def _valid_txns(self) -> ValidTxnList:
-        """The transactions under which batches are judged: with many of them, reading them takes longer than a batch."""
-        now = self._clock()
-        if self._txns is None or now - self._txns[0] >= _FRESH_SECONDS:
-            self._txns = now, self._services.transactions.valid_txns()
-        return self._txns[1]
 
     def _take(self, subject: DueSubject, verdict: Verdict, tally: InitiatorTally) -> None:
         entity = subject.candidate.entity
