@@ -4,7 +4,8 @@ catalog lies at, above or below.
 
 The catalog is read as a whole, because SDS has no index on locations: databases, tables, and of the partitions those
 that lie elsewhere than their table and their name say (`catalogued`). One reading serves all questions of the next half
-minute. Directly before a publication or a removal, it serves only for ten times as long as the reading took.
+minute; where many are judged, for a hundred times as long as the reading took, if that is longer. Directly before a
+publication or a removal, it serves only for ten times as long.
 Source: docs/storage.md.
 """
 
@@ -32,6 +33,10 @@ _TIMES_ITS_COST: Final = 10
 A last look reads again when the reading is older than this many times the reading's own duration.
 
 The cost is a tenth of a connection at most, however large the catalog is.
+"""
+_TIMES_FOR_MANY: Final = 100
+"""
+Where many are judged, a reading serves for this many times its own duration: whoever compacts one of them looks anew.
 """
 _DROPPED: Final = -1
 """Stands for the PART_ID of a dropped partition."""
@@ -138,7 +143,7 @@ class Places:
             if roots.around(place) is None:
                 refused[index] = roots.refusal(wanted[index].location or "")
                 del asked[index]
-        for index, owner in zip(asked, self._in_the_way(list(asked.values()), FRESH_SECONDS), strict=True):
+        for index, owner in zip(asked, self._in_the_way(list(asked.values()), self._age_for_many()), strict=True):
             if owner is not None:
                 refused[index] = overlapping(wanted[index].location or "", owner)
         return refused
@@ -152,7 +157,7 @@ class Places:
         """
         if not wanted:
             return []
-        roots, owners = self._roots(FRESH_SECONDS), self._all(FRESH_SECONDS)
+        roots, owners = self._roots(FRESH_SECONDS), self._all(self._age_for_many())
         free: dict[int, bool] = {}
         found = []
         for index, one in enumerate(wanted):
@@ -296,6 +301,9 @@ class Places:
 
     def _age(self, *, last_look: bool) -> float:
         return min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS
+
+    def _age_for_many(self) -> float:
+        return max(FRESH_SECONDS, _TIMES_FOR_MANY * self._cost)
 
     def _in_the_way(self, asked: Sequence[_Asked], age: float) -> list[Owner | None]:
         while True:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from compactor.demo.rows import CatalogRows
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.locations.places import Places
-from compactor.metastore.model import Entity
+from compactor.metastore.model import CatalogPlace, Entity
 from compactor.roles import steps
 from tests.unit.roles.tables import visible
 from tests.unit.roles.world import Clock
@@ -215,8 +215,8 @@ def test_nothing_is_published_where_another_table_came_to_lie_a_moment_ago(world
     assert visible(table) == before
 
 
-def test_a_last_look_reads_a_catalog_again_that_is_older_than_ten_times_the_read(world):
-    """A catalog that takes two seconds to read is read every twenty, not for each of a thousand removals."""
+def slow_catalog(world):
+    """A table, the places of a catalog that takes two seconds to read, their clock, and a list of the readings."""
     world.table("t", rows=0)
     facts = world.services.catalog.find_table("db", "t")
     clock, reads = Clock(), []
@@ -228,11 +228,30 @@ def test_a_last_look_reads_a_catalog_again_that_is_older_than_ten_times_the_read
         return read(work, **named)
 
     world.database.read = slowly
-    places = Places(world.database, tuple, clock)
+    return facts, Places(world.database, lambda: [str(world.folder)], clock), clock, reads
+
+
+def test_a_last_look_reads_a_catalog_again_that_is_older_than_ten_times_the_read(world):
+    """A catalog that takes two seconds to read is read every twenty, not for each of a thousand removals."""
+    facts, places, clock, reads = slow_catalog(world)
     for age, wanted in ((0, 1), (19, 1), (2, 2), (19, 2), (1, 3)):
         clock.forward(age)
         places.require_alone(facts.location, facts, last_look=True)
         assert len(reads) == wanted
+
+
+def test_where_many_are_judged_a_slow_catalog_is_read_seldom(world):
+    """
+    In a hundred times the two seconds that reading takes it is read once by the Initiator; whoever compacts what was
+    queued reads it again after half a minute.
+    """
+    facts, places, clock, reads = slow_catalog(world)
+    for age, wanted in ((0, 1), (199, 1), (2, 2), (199, 2)):
+        clock.forward(age)
+        assert places.refusals([CatalogPlace.of(facts, None)]) == [None]
+        assert len(reads) == wanted
+    places.require_alone(facts.location, facts)
+    assert len(reads) == 3
 
 
 @pytest.mark.parametrize(
