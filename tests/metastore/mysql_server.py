@@ -112,6 +112,7 @@ class MySQLServer(Lending):
             capture_output=True,
             text=True,
             check=False,
+            env=os.environ | {"TMPDIR": str(self._home)},  # as for `--tmpdir` below
             **self._as_account(),
         )
         if done.returncode:
