@@ -15,7 +15,7 @@ import pytest
 from compactor.errors import CancelledError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
 from compactor.spark.java import require_java
-from compactor.spark.session import process
+from compactor.spark.session import process, session
 from compactor.spark.session.session import SparkSubmitter
 from compactor.spark.submitter import BrokenDownError, JobName, SessionEndedError, job_name
 from tests.compacting import settings
@@ -249,6 +249,7 @@ def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
 
 def test_a_session_may_be_there_before_its_first_job(submitter, monkeypatch):
     """It then stays for a worker that claims and plans, however short `spark.idle_seconds` is, and runs its job."""
+    monkeypatch.setattr(session, "CLAIM_SECONDS", 15.0)
     submitter.stop()
     monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.1, "master": "local[2,4]"}).spark)
     assert submitter.cold
