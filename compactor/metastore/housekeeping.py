@@ -17,7 +17,7 @@ from compactor.errors import MutexHeldError
 from compactor.metastore.clean.purge import unnoted
 from compactor.metastore.compaction_queue.retention import Retention, expired
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, maximum, same_entity, told_apart
+from compactor.metastore.db.sql import batches, entity_columns, fetched, maximum, same_entity, told_apart
 from compactor.metastore.model import duration
 from compactor.metastore.txn.snapshots import REPLICATION, settle, snapshots_for
 from compactor.metastore.txn.transactions import abort_transactions
@@ -31,6 +31,8 @@ Younger transactions stay in TXNS.
 A row that a reader takes for young turns the forgotten ids below it into a gap, and the reader may have begun before
 the purge, or have a clock that went back. The time isn't longer, because Hive's clients fetch every row.
 """
+_TABLES_AT_ONCE = 100
+"""Tables whose mappings are forgotten in one database transaction."""
 
 
 class Duty(StrEnum):
@@ -189,15 +191,17 @@ class Housekeeping:
         Forget the transactions of write ids that every snapshot, present or future, counts as committed.
 
         A mapping stays while a smaller write id of its table keeps its own mapping: a reader takes the largest write id
-        that it finds for the high watermark.
+        that it finds for the high watermark. Some tables in a database transaction: in one for all, a server would hold
+        the locks of a million rows for more than a minute.
         """
-        table, finished = self._schema.txn_to_write_id, self._finished()
+        finished = self._finished()
+        old = self._database.read(lambda connection: self._old_mappings(connection, finished))
+        return sum(self._forget_mappings([where for where, _ in some]) for some in batches(old, _TABLES_AT_ONCE))
+
+    def _forget_mappings(self, old: list[ColumnElement[bool]]) -> int:
+        table = self._schema.txn_to_write_id
         return self._purge(
-            lambda connection: (
-                connection.execute(
-                    delete(table).where(table.c.t2w_txnid < finished, self._old_mappings(connection))
-                ).rowcount
-            )
+            lambda connection: sum(connection.execute(delete(table).where(where)).rowcount for where in old)
         )
 
     def _finished(self) -> int:
@@ -216,21 +220,28 @@ class Housekeeping:
 
         return self._database.write(look)
 
-    def _old_mappings(self, connection: Connection) -> ColumnElement[bool]:
-        table = self._schema.txn_to_write_id
+    def _old_mappings(self, connection: Connection, below: int) -> list[tuple[ColumnElement[bool], int]]:
+        """
+        The superfluous mappings of transactions below an id, table by table, and how many they are.
+
+        They may be forgotten at any later time, too: a write id is never smaller than one that was given before.
+        """
+        columns = self._schema.txn_to_write_id.c
+        names = columns.t2w_database, columns.t2w_table
         bound = self._snapshots.forget_below(connection)
-        staying = table.alias("staying")
-        # in a table of its own, because not every product takes a delete that reads the table it deletes from
-        first = select(
-            staying.c.t2w_database, staying.c.t2w_table, func.min(staying.c.t2w_writeid).label("first")
-        ).where(staying.c.t2w_txnid >= bound)
-        first_staying = first.group_by(staying.c.t2w_database, staying.c.t2w_table).subquery()
-        larger = exists().where(
-            first_staying.c.t2w_database == table.c.t2w_database,
-            first_staying.c.t2w_table == table.c.t2w_table,
-            first_staying.c.first < table.c.t2w_writeid,
-        )
-        return and_(table.c.t2w_txnid < bound, not_(larger))
+        staying = select(*names, func.min(columns.t2w_writeid)).where(columns.t2w_txnid >= bound).group_by(*names)
+        first = {(database, table): number for database, table, number in fetched(connection.execute(staying))}
+        is_old = columns.t2w_txnid < min(bound, below)
+        old = select(*names, func.count(), func.max(columns.t2w_writeid)).where(is_old).group_by(*names)
+        found = []
+        for database, table, count, last in fetched(connection.execute(old)):
+            where = and_(columns.t2w_database == database, columns.t2w_table == table, is_old)
+            if (stays := first.get((database, table))) is not None and stays < last:
+                where = and_(where, columns.t2w_writeid < stays)
+                count = connection.scalar(select(func.count()).where(where))  # noqa: PLW2901
+            if count:
+                found.append((where, int(count)))
+        return found
 
     def purge_empty_transactions(self) -> int:
         """
@@ -328,10 +339,8 @@ class Housekeeping:
                 )
                 return _finding(count, f"rows of WRITE_SET have been superfluous for more than {duration(overdue_ms)}")
             case Duty.WRITE_ID_MAPPINGS:
-                mappings = schema.txn_to_write_id
-                count = connection.scalar(
-                    select(func.count()).where(self._old_mappings(connection), mappings.c.t2w_txnid < long_ago)
-                )
+                mappings = self._old_mappings(connection, int(connection.scalar(select(long_ago)) or 0))
+                count = sum(some for _, some in mappings)
                 return _finding(
                     count, f"rows of TXN_TO_WRITE_ID have been superfluous for more than {duration(overdue_ms)}"
                 )

@@ -3,6 +3,8 @@
 import pytest
 from sqlalchemy import delete, insert, update
 
+from compactor.errors import UnreachableError
+from compactor.metastore import housekeeping as module
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.retention import Retention
@@ -179,6 +181,39 @@ def test_a_larger_write_id_is_not_forgotten_before_a_smaller_one(database, hive)
     Housekeeping(database).purge_write_id_mappings()
     transactions = Transactions(database)
     assert transactions.valid_write_ids("db.t", transactions.valid_txns()).high_watermark == largest
+    hive.commit(hold)
+
+
+def test_mappings_of_many_tables_go_some_at_a_time(database, hive, monkeypatch):
+    """
+    A purge that breaks off has forgotten those of the tables before; the next one forgets the rest, and of a table with
+    a smaller write id that stays only what lies below it.
+    """
+    monkeypatch.setattr(module, "_TABLES_AT_ONCE", 2)
+    names = ["db.a", "db.b", "db.c", "db.d", "db.mixed"]
+    for name in names:
+        hive.write(name)
+    early, hold, late = hive.begin(), hive.begin(), hive.begin()
+    hive.touch(late, "db.mixed")
+    hive.touch(early, "db.mixed")
+    hive.commit(late)
+    hive.commit(early)
+    housekeeping, purge, purges = Housekeeping(database), database.repeatable, []
+
+    def once(change):
+        purges.append(change)
+        if len(purges) == 2:
+            raise UnreachableError("the server is away")
+        return purge(change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "repeatable", once)
+        with pytest.raises(UnreachableError):
+            housekeeping.purge_write_id_mappings()
+    mappings = database.schema.txn_to_write_id
+    assert [table for (table,) in hive.rows(mappings, "t2w_table")] == ["c", "d", "mixed", "mixed", "mixed"]
+    assert housekeeping.purge_write_id_mappings() == 3
+    assert hive.rows(mappings, "t2w_table", "t2w_writeid") == [("mixed", 2), ("mixed", 3)]
     hive.commit(hold)
 
 
