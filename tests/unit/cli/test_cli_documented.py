@@ -30,6 +30,7 @@ CODE = re.compile(r"^```\w*\n(.*?)^```|^    (?! )([^\n]*)|`([^`\n]+)`", re.DOTAL
 CALL = re.compile(r"(?:^|[|;(] *|\w=\S+ |/bin/)compactor (?=[a-z-])([^|;#)…—]*)")
 SPARKS_OWN = {"spark.authenticate"}
 """Settings of Spark's that have two parts, as ours."""
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 STEPS = {value for name, value in vars(steps).items() if name.isupper()}
 """Names of steps look like settings; so do Spark's own properties, which have three parts and more."""
 SETTING = re.compile(r"`([a-z0-9_]+(?:\.[a-z0-9_]+)+)(?:: [^`]*)?`")
@@ -111,6 +112,37 @@ def test_the_page_of_the_command_line_tells_of_every_command():
     assert [name for name in COMMANDS if f"`compactor {name}" not in headings] == []
     codes = {int(number) for number in re.findall(r"^\| (\d+) \| ", text, re.MULTILINE)}
     assert codes == set(Code)
+
+
+def sections() -> Iterator[tuple[list[str], str]]:
+    """The commands in each heading of the page of the command line, and what is said of them."""
+    text = (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8")
+    for section in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
+        heading = section.partition("\n")[0]
+        if names := [name for name in re.findall(r"`compactor ([a-z-]+)", heading) if name in COMMANDS]:
+            yield names, section
+
+
+def options_of(command: click.Command | None) -> set[str]:
+    """The long options of a command and of its verbs."""
+    assert command is not None
+    context = click.Context(command)
+    verbs = command.commands.values() if isinstance(command, click.Group) else ()
+    own = {name for option in command.get_params(context) for name in (*option.opts, *option.secondary_opts)}
+    return {name for name in own if name.startswith("--")}.union(*map(options_of, verbs))
+
+
+def test_the_page_of_the_command_line_tells_of_every_option():
+    """In the section of its command, where no option stands that it hasn't; what many have, at the top."""
+    context, missing, unknown = click.Context(cli), [], []
+    top = (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8").partition("## Commands")[0]
+    common = {*OPTION.findall(top), "--help"}
+    for names, section in sections():
+        theirs = set[str]().union(*(options_of(cli.get_command(context, name)) for name in names))
+        said = set(OPTION.findall(section))
+        missing += [(names, option) for option in sorted(theirs - common - said)]
+        unknown += [(names, option) for option in sorted(said - theirs)]
+    assert (missing, unknown) == ([], [])
 
 
 def settings_named() -> Iterator[tuple[str, str]]:
