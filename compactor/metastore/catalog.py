@@ -186,6 +186,21 @@ class Catalog:
 
         return self._database.glance(look)
 
+    def places_of(self, table: TableFacts) -> list[CatalogPlace]:
+        """All partitions of a table, with only their names and locations."""
+        partitions, sds = self._schema.partitions.c, self._schema.sds.c
+        query = select(partitions.part_name, partitions.part_id, sds.location).select_from(
+            self._partitions_with_storage
+        )
+        return self._database.glance(
+            lambda connection: [
+                CatalogPlace(table, name, part_id, location)
+                for name, part_id, location in fetched(
+                    connection.execute(query.where(partitions.tbl_id == table.tbl_id))
+                )
+            ]
+        )
+
     def parameters_of(self, part_ids: Collection[int]) -> Mapping[int, Mapping[str, str]]:
         """
         Parameters of many partitions, without Hive's statistics.

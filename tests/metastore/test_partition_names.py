@@ -7,6 +7,7 @@ import pytest
 
 from compactor.errors import RefusedError
 from compactor.metastore.candidates import Initiating
+from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.readers import read_readers
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
@@ -24,6 +25,9 @@ STORED = [  # as catalogued, a static partition on 3.1.3, on 4.0.1
     ("k=e%3Df%25%3A%23%22%27", "k=e%3df%25%3a%23%22%27", "k=e%253Df%2525%253A%2523%2522%2527"),
     ("k=ü雪", "k=ü雪", "k=ü雪"),
     ("k=Ü", "k=ü", "k=Ü"),
+    ("k=Köln", "k=köln", "k=Köln"),
+    ("k=Koln", "k=koln", "k=Koln"),
+    ("k=café €", "k=café €", "k=café €"),
     ("p=__HIVE_DEFAULT_PARTITION__", "p=__hive_default_partition__", "p=__HIVE_DEFAULT_PARTITION__"),
 ]
 
@@ -106,6 +110,18 @@ def odd(database, hive):
     names = catalogued(database)
     hive.add_partitions(hive.create_table(keys=(("k", "string"),)), names)
     return names
+
+
+def test_every_partition_that_is_asked_for_is_found(database, odd):
+    """Alone or with others, of one table or of several, with what is no ASCII, whatever the columns' character set."""
+    catalog = Catalog(database)
+    entities = [Entity("db", "t", name) for name in odd]
+    for asked in (entities, entities[-2:], entities[5:6], [*entities, Entity("db", "absent", odd[-1])]):
+        wanted = {one for one in asked if one.table == "t"}
+        assert catalog.places_for(asked).keys() == wanted
+        assert catalog.facts_for(asked).keys() == wanted
+    table = catalog.find_table("db", "t")
+    assert sorted(place.partition for place in catalog.places_of(table)) == sorted(odd)
 
 
 def test_static_writes_are_candidates_of_their_partition(database, hive, odd):

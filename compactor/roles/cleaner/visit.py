@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compactor.errors import CompactorError, RefusedError, RetryableError
-from compactor.metastore.model import Entity, TableFacts
+from compactor.metastore.model import TableFacts
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles.cleaner.cleared import Cleared, Judged, clear_listed
@@ -137,9 +137,8 @@ def _locations(
         if services.storage(table.location).exists(table.location):
             visit.seen.add(table.location)
         return {table.location: {None}}, [], TableListing(table.location, (), 0)
-    named = [Entity(table.database, table.name, name) for name in services.catalog.partition_names(table)]
     places: dict[str, set[int | None]] = {}
-    for place in services.catalog.places_for(named).values():
+    for place in services.catalog.places_of(table):
         if place.location:
             places.setdefault(_without_slash(place.location), set()).add(place.part_id)
     # Before the list: what a rename takes into the table's directory meanwhile was either there or is listed.

@@ -33,6 +33,7 @@ from sqlalchemy import (
     event,
     func,
     literal_column,
+    or_,
     select,
 )
 from sqlalchemy.dialects.mysql import BIT, LONGTEXT
@@ -242,6 +243,15 @@ class MySQL(Dialect):
         """Lock the table's only row: LOCK TABLES would end the transaction, and outlive it."""
         if connection.scalar(select(table.c.txn_lock).with_for_update(read=read)) is None:
             raise LookupError(f"table {table.name} has lost its only row")
+
+    def among_pairs(
+        self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]
+    ) -> ColumnElement[bool]:
+        # MariaDB loses pairs whose text isn't ASCII where the column is of `latin1`; IN of single values converts them.
+        seconds: dict[Any, list[Any]] = {}
+        for one, other in pairs:
+            seconds.setdefault(one, []).append(other)
+        return or_(*(and_(first == one, second.in_(others)) for one, others in seconds.items()))
 
     def in_this_order(self, query: Select[Any]) -> Select[Any]:
         return query.prefix_with("STRAIGHT_JOIN")
