@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, select
+from sqlalchemy import Connection, FromClause, Select, and_, bindparam, func, select
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fetched, told_apart
@@ -22,11 +22,9 @@ class Commits:
         self._at_once = database.dialect.at_once
         self._table = completed = database.schema.completed_txn_components
         among, columns = database.dialect.among, completed.c
-        self._names = names = entity_columns(completed, "ctc")
+        self._names = entity_columns(completed, "ctc")
         of_tables = and_(columns.ctc_database == bindparam("database"), among(columns.ctc_table, "tables"))
-        newest: Any = select(*names, func.max(columns.ctc_writeid), func.max(columns.ctc_txnid), func.count())
-        self._newest = newest.group_by(*told_apart(names))
-        self._all = self._newest.where(of_tables)
+        self._all = _newest(completed).where(of_tables)
         self._whole = self._all.where(columns.ctc_partition.is_(None))
 
     def sizes(self, connection: Connection) -> dict[Entity, int]:
@@ -83,9 +81,16 @@ class Commits:
         self, connection: Connection, database: str, wanted: Mapping[str, AbstractSet[str | None]]
     ) -> Iterator[Sequence[Any]]:
         pairs = [(table, name) for table, asked in wanted.items() for name in sorted(filter(None, asked))]
-        dialect, columns = self._database.dialect, self._table.c
+        dialect, of_database = self._database.dialect, self._table.c.ctc_database == database
         for some in batches(pairs, dialect.pairs_at_once):
-            these = dialect.paired(columns.ctc_table, columns.ctc_partition, some)
-            yield from fetched(connection.execute(self._newest.where(columns.ctc_database == database, these)))
+            rows, origin, where = dialect.of_pairs(self._table, "ctc_table", "ctc_partition", some, of_database)
+            yield from fetched(connection.execute(_newest(rows).select_from(origin).where(*where)))
         if whole := [table for table, asked in wanted.items() if None in asked]:
             yield from fetched(connection.execute(self._whole, {"database": database, "tables": whole}))
+
+
+def _newest(rows: FromClause) -> Select[Any]:
+    """Of rows of the table, by name, the newest write id and transaction, and how many."""
+    names, columns = entity_columns(rows, "ctc"), rows.c
+    newest = select(*names, func.max(columns.ctc_writeid), func.max(columns.ctc_txnid), func.count())
+    return newest.group_by(*told_apart(names))

@@ -16,13 +16,25 @@ def read_unlucky(connection: Connection, schema: HiveSchema) -> set[Entity]:
     """Entities whose newest compaction didn't initiate or failed: they are looked at again without a new write."""
     history, newer = schema.completed_compactions, schema.completed_compactions.alias("newer")
     names = entity_columns(history, "cc")
-    if schema.version is LayoutVersion.HIVE_4:
-        newest = ~exists().where(same_entity(newer, "cc", history, "cc"), newer.c.cc_id > history.c.cc_id)
-    else:  # its history has no index by names
-        newest = history.c.cc_id.in_(select(func.max(history.c.cc_id)).group_by(*told_apart(names)))
     unlucky = history.c.cc_state.in_([QueueState.DID_NOT_INITIATE.code, QueueState.FAILED.code])
-    rows = connection.execute(select(*names).where(unlucky, newest))
-    return {Entity(database, table, partition) for database, table, partition in rows}
+    query = select(*names).where(unlucky)
+    if schema.version is LayoutVersion.HIVE_4:
+        # apart from each other: an index serves either, and not every product's serves a comparison that takes both
+        later = exists().where(
+            newer.c.cc_database == history.c.cc_database,
+            newer.c.cc_table == history.c.cc_table,
+            newer.c.cc_id > history.c.cc_id,
+        )
+        of_partitions = ~later.where(newer.c.cc_partition == history.c.cc_partition)
+        of_tables = ~later.where(newer.c.cc_partition.is_(None))
+        queries = [
+            query.where(history.c.cc_partition.is_not(None), of_partitions),
+            query.where(history.c.cc_partition.is_(None), of_tables),
+        ]
+    else:  # its history has no index by names
+        newest = select(func.max(history.c.cc_id)).group_by(*told_apart(names))
+        queries = [query.where(history.c.cc_id.in_(newest))]
+    return {Entity(*name) for each in queries for name in connection.execute(each)}
 
 
 def read_failing(

@@ -5,15 +5,16 @@ Pure: `Look` is told how to read some tables. No part holds much more than `_AT_
 more: stored names of partitions can only be told apart among all of their table's.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from compactor.metastore.candidates.left import Left
 from compactor.metastore.candidates.unnamed import HandedOut
-from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Candidate, Entity
+
+T = TypeVar("T")
 
 _AT_ONCE = 10_000
 """Candidates that are read at a time: bounds the memory that a look at a large warehouse takes."""
@@ -68,7 +69,7 @@ class Look:
             yield held
 
     def _pieces(self, left: Left) -> Iterator[Part]:
-        for entities in batches(left, _AT_ONCE):
+        for entities in _grouped(left):
             part = self.read(list(dict.fromkeys(entity.whole_table() for entity in entities)))
             found = {candidate.entity: candidate for candidate in part.candidates}
             yield Part([found[one] for one in entities if one in found], part.unnamed.intersection(entities))
@@ -88,13 +89,24 @@ class Look:
         )
 
     def _groups(self) -> Iterator[list[Entity]]:
-        group: list[Entity] = []
-        size = 0
-        for table, count in self.sizes.items():
-            if group and size + count > _AT_ONCE:
-                yield group
-                group, size = [], 0
-            group.append(table)
-            size += count
-        if group:
+        return _together(self.sizes.items())
+
+
+def _grouped(left: Left) -> Iterator[list[Entity]]:
+    """What was left, in its order. A table is read as a whole, so what follows each other of it stays together."""
+    for runs in _together((run, len(run[1])) for run in left.by_table()):
+        yield [Entity(table.database, table.table, name) for table, names in runs for name in names]
+
+
+def _together(things: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
+    """Things with their sizes, in their order, as many together as fit, and one at least."""
+    group: list[T] = []
+    size = 0
+    for thing, count in things:
+        if group and size + count > _AT_ONCE:
             yield group
+            group, size = [], 0
+        group.append(thing)
+        size += count
+    if group:
+        yield group

@@ -51,3 +51,22 @@ def test_every_candidate_is_told_once(there, data):
     assert told == first + others
     for part in parts:
         assert part.unnamed == unnamed.intersection(candidate.entity for candidate in part.candidates)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 10))
+def test_a_table_of_which_much_was_left_is_read_once(sizes, at_once):
+    """However many parts would hold what was left of it: a read is of the whole table."""
+    left = [Entity("db", f"t{table}", f"p={number}") for table, size in enumerate(sizes) for number in range(size)]
+    read = []
+
+    def note(tables):
+        read.extend(tables)
+        return Part([Candidate(one) for one in left if one.whole_table() in tables])
+
+    before, module._AT_ONCE = module._AT_ONCE, at_once
+    try:
+        parts = list(Look(1, {}, {}, note).parts(Left(left)))
+    finally:
+        module._AT_ONCE = before
+    assert [candidate.entity for part in parts for candidate in part.candidates] == left
+    assert len(read) == len(sizes)

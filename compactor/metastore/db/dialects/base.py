@@ -11,7 +11,19 @@ from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Select, Table, bindparam, literal_column, select, tuple_
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Select,
+    Table,
+    bindparam,
+    literal_column,
+    select,
+    tuple_,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
@@ -191,6 +203,15 @@ class Dialect(ABC):
     ) -> ColumnElement[bool]:
         """The same of pairs that are all different, in a query whose rows may be joined with them."""
         return self.among_pairs(first, second, pairs)
+
+    def of_pairs(
+        self, table: Table, first: str, second: str, pairs: Sequence[tuple[Any, Any]], *where: ColumnElement[bool]
+    ) -> tuple[FromClause, FromClause, Sequence[ColumnElement[bool]]]:
+        """
+        The table's rows that have one of these pairs, all different, in two columns, and fulfil some conditions, each
+        pair searched for by an index: their columns, what to select from, and what to ask there.
+        """
+        return table, table, (*where, self.among_pairs(table.c[first], table.c[second], pairs))
 
     def in_this_order(self, query: Select[Any]) -> Select[Any]:
         """

@@ -10,7 +10,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    FromClause,
     Table,
+    TableValuedAlias,
     and_,
     bindparam,
     cast,
@@ -19,6 +21,7 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
+    true,
 )
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -68,12 +71,18 @@ class PostgreSQL(Dialect):
     ) -> ColumnElement[bool]:
         # Two parameters, and one plan however many pairs: for single ones the server would plan as many searches. Joined,
         # because it expects half of the table from an IN.
-        arrays = [
-            cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type))
-            for column, values in zip((first, second), zip(*pairs, strict=True), strict=True)
-        ]
-        given = func.unnest(*arrays).table_valued("one", "other").render_derived()
+        given = _given(first, second, pairs)
         return and_(first == given.c.one, second == given.c.other)
+
+    def of_pairs(
+        self, table: Table, first: str, second: str, pairs: Sequence[tuple[Any, Any]], *where: ColumnElement[bool]
+    ) -> tuple[FromClause, FromClause, Sequence[ColumnElement[bool]]]:
+        # A table that grows quickly has more rows than the server knows of: it would compare each with all pairs. OFFSET
+        # keeps it from joining in another order.
+        given = _given(table.c[first], table.c[second], pairs)
+        search = select(*table.c).where(*where, table.c[first] == given.c.one, table.c[second] == given.c.other)
+        found = search.offset(0).lateral("found")
+        return found, given.join(found, true()), ()
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
         seconds = max(2, round(connect_timeout_seconds))
@@ -162,3 +171,12 @@ class PostgreSQL(Dialect):
 
 def _quoted(connection: Connection, table: Table) -> str:
     return connection.dialect.identifier_preparer.format_table(table)
+
+
+def _given(first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]) -> TableValuedAlias:
+    """Pairs as a table with the columns `one` and `other`, of two parameters."""
+    arrays = [
+        cast(bindparam(None, list(values), type_=ARRAY(column.type)), ARRAY(column.type))
+        for column, values in zip((first, second), zip(*pairs, strict=True), strict=True)
+    ]
+    return func.unnest(*arrays).table_valued("one", "other").render_derived()
