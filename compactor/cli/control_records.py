@@ -63,8 +63,15 @@ def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options --pool, --database, --table and --all to a command; `scope_from` reads them."""
     for option in (
         click.option("--all", "everything", is_flag=True, help="The whole cluster."),
-        click.option("--table", metavar="PATTERN", help="DB.TABLE; * stands for any characters, ? for one."),
-        click.option("--database", metavar="D", help="A database; may be a pattern, too."),
+        click.option(
+            "--table",
+            metavar="PATTERN",
+            shell_complete=completing.tables,
+            help="DB.TABLE; * stands for any characters, ? for one.",
+        ),
+        click.option(
+            "--database", metavar="D", shell_complete=completing.databases, help="A database; may be a pattern, too."
+        ),
         click.option(
             "--pool", metavar="P", shell_complete=completing.pools, help="A pool; `default`: entries without one."
         ),

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from compactor import __version__
+from compactor.cli import completing  # noqa: F401 - makes its classes those of the shells
 from compactor.cli.naming.target import did_you_mean
 from compactor.cli.session import GLOBAL_OPTIONS, Code
 from compactor.errors import CompactorError, NothingFitsError, UsageError

@@ -7,7 +7,17 @@ fence such steps (docs/operations.md).
 """
 
 from compactor.coordination.base import NOTHING_NEW, Alone, Coordinator
-from compactor.coordination.model import Activity, ConflictError, Connection, Member, Role, SeenMember, Term, Value
+from compactor.coordination.model import (
+    Activity,
+    ConflictError,
+    Connection,
+    Member,
+    Role,
+    SeenMember,
+    Term,
+    Value,
+    not_led,
+)
 from compactor.coordination.opening import open_coordinator
 
 __all__ = [
@@ -22,5 +32,6 @@ __all__ = [
     "SeenMember",
     "Term",
     "Value",
+    "not_led",
     "open_coordinator",
 ]

@@ -96,7 +96,9 @@ class Coordinator(ABC):
         """Give up leading a role that this daemon can't fulfil now, and stand again behind the other candidates."""
 
     def acted(self, role: Role) -> None:  # noqa: B027 - only the database coordinator notes it
-        """Note that this daemon began a cycle of the role, with the database's mutex held."""
+        """
+        Note that this daemon began a cycle of the role: with Hive's mutex held, where the role has one.
+        """
 
     # Members
 

@@ -4,12 +4,13 @@ The values of coordination: roles with a leader, members and their activities, t
 Pure. Records are JSON objects that older and newer versions read side by side: unknown fields are ignored, and kept.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from compactor.errors import CompactorError
+from compactor.words import plural
 
 POOLS = "pools"
 """Name of the field of a member's record that has the pools of its workers."""
@@ -136,6 +137,27 @@ class SeenMember:
     leads: tuple[Role, ...]
     heartbeat_age_ms: int
     alive: bool = True
+
+
+def not_led(seen: Iterable[SeenMember]) -> dict[Role, str]:
+    """
+    The roles that no daemon leads, and why, as far as the members tell.
+
+    Args:
+        seen: all members, those that are gone included.
+    """
+    alive = [one for one in seen if one.alive]
+    led = {role for one in alive for role in one.leads}
+    return {role: _why_not_led(role, alive) for role in Role if role not in led}
+
+
+def _why_not_led(role: Role, alive: Sequence[SeenMember]) -> str:
+    if not alive:
+        return "no daemon is among the members"
+    candidates = sum(role.value in one.member.roles for one in alive)
+    if not candidates:
+        return "it is switched off on every daemon"
+    return f"it is switched on on {plural(candidates, 'daemon')}, and none has begun to lead it"
 
 
 @dataclass(frozen=True, slots=True)

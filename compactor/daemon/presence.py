@@ -9,15 +9,20 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from compactor.control.scope import DEFAULT_POOL
-from compactor.coordination import Activity, Connection, Member, Role
+from compactor.coordination import Activity, Connection, Member, Role, not_led
+from compactor.coordination.base import elapsed
 from compactor.coordination.model import POOLS
 from compactor.daemon.loop import RoleLoop
+from compactor.errors import CompactorError
+from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import Metrics, version
 from compactor.roles.services import Services
 from compactor.settings import Settings
 
+_log = get_logger(__name__)
 _SENTENCE = 200
+_LOOK_SECONDS = 15.0
 
 
 class Board:
@@ -58,18 +63,40 @@ class Presence:
         self._loops = loops
         self._board = board
         self._shown = tuple(shown)
+        self._looked = -_LOOK_SECONDS
+        self._seen: dict[Role, str] = {}
+        self._told: dict[Role, str] = {}
 
     def run_once(self) -> str:
         """Report the activities and update the metrics. A daemon that can't reach the others works all the same."""
         coordinator, metrics = self._services.coordinator, self._services.metrics
         coordinator.report(self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown)
         leading = show(metrics, self._services)
+        if elapsed() - self._looked >= _LOOK_SECONDS:
+            self._looked = elapsed()
+            self._look_for_leaders()
         present = coordinator.present()
         metrics.members.set(len(present or ()))
         metrics.members_expected.set(self._services.settings.members.expected or 0)
         if present is None:
             return "it can't be told which daemons are there"
         return f"{len(present)} {'daemon' if len(present) == 1 else 'daemons'}; this one leads {', '.join(sorted(leading)) or 'nothing'}"
+
+    def _look_for_leaders(self) -> None:
+        """Log which roles no daemon leads, once while the reason stays. One look alone may see a leader being succeeded."""
+        coordinator = self._services.coordinator
+        try:
+            found = not_led(coordinator.members())
+        except CompactorError:
+            found = dict.fromkeys(Role, f"it can't be told: {coordinator.by} doesn't answer")
+        before, self._seen = self._seen, found
+        for role in self._told.keys() - found.keys():
+            del self._told[role]
+            _log.info("role.led", role=role.value)
+        for role, why in found.items():
+            if why == before.get(role) != self._told.get(role):
+                self._told[role] = why
+                _log.warning("role.not_led", role=role.value, why=why)
 
 
 def stands_for(settings: Settings) -> tuple[Role, ...]:

@@ -37,7 +37,12 @@ def entry_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--since", metavar="LENGTH", help="Only of the last 30min, 2h or 1d12h: enqueued, or ended, then."
         ),
-        click.option("--worker", metavar="PATTERN", help="Only of workers whose name fits; * and ? stand for others."),
+        click.option(
+            "--worker",
+            metavar="PATTERN",
+            shell_complete=completing.workers,
+            help="Only of workers whose name fits; * and ? stand for others.",
+        ),
         click.option(
             "--pool",
             metavar="P",

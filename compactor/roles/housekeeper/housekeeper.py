@@ -61,6 +61,7 @@ class Housekeeper:
         freed = self._recovery.give_back_claims_of_the_dead()
         parts: list[str] = []
         if self._leads():
+            self._services.coordinator.acted(Role.HOUSEKEEPER)
             freed += self._recovery.give_back_claims_of_the_lost()
             parts = self._go_on()
         if parts:

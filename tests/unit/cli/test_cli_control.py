@@ -11,7 +11,9 @@ from sqlalchemy import update
 from compactor.cli.control_records import length_ms
 from compactor.control.records import HOLDS, Pause, with_pause
 from compactor.control.scope import Scope
+from compactor.coordination import Member
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
+from compactor.coordination.sql.table import StateTable
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 
@@ -203,6 +205,27 @@ def test_what_the_settings_hold_back_is_said_too(shop):
     assert "which doesn't open within a year" in shop.run("queue").stdout
     assert shop.run("config", "show").exit_code == 0
     assert shop.json("config", "check")["valid"] is True
+
+
+def test_members_name_the_roles_that_nobody_leads(shop):
+    """Below the table with the reason, once; for programs in each record. Without any daemon there is nothing to add."""
+    assert told(shop.run("members")) == "no daemon is there"
+    member = Member("i" * 32, "edge1", 7, "1.0", ("housekeeper", "cleaner", "worker"))
+    with shop.open() as database:
+        table = StateTable(database)
+        table.make()
+        table.put(
+            f"members/{member.instance}",
+            {**member.record(), "heartbeat_seconds": 60, "acted_ms_ago": {"housekeeper": 0}},
+        )
+    off, idle = "it is switched off on every daemon", "it is switched on on 1 daemon, and none has begun to lead it"
+    result = shop.run("members")
+    assert "housekeeper" in result.stdout
+    assert result.stderr.splitlines() == [
+        f"no daemon leads the initiator: {off}",
+        f"no daemon leads the cleaner: {idle}",
+    ]
+    assert [one["not_led"] for one in shop.json("members")] == [{"initiator": off, "cleaner": idle}]
 
 
 def test_every_format(shop):

@@ -1,7 +1,17 @@
 """What the metrics show of this daemon among the others."""
 
-from compactor.coordination import Alone, Role
-from compactor.daemon.presence import show
+import time
+from contextlib import closing
+
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from compactor.coordination import Alone, Member, Role, SeenMember, not_led
+from compactor.coordination.sql.coordinator import DatabaseCoordinator
+from compactor.daemon import presence as daemon_presence
+from compactor.daemon.presence import Board, Presence, show
+from compactor.errors import CompactorError
 
 
 def test_only_roles_that_somebody_stands_for_have_a_leader_or_none(world):
@@ -21,3 +31,83 @@ def test_only_roles_that_somebody_stands_for_have_a_leader_or_none(world):
     world.configure(initiator={"enabled": False})
     show(world.services.metrics, world.services)
     assert leaders() == {"initiator": None, "cleaner": 0, "housekeeper": 0}
+
+
+def test_without_zookeeper_the_latest_cycle_makes_the_leader(any_world):
+    """Of every role, those included that have no mutex of Hive's: members, metrics and the daemon itself say the same."""
+
+    def led_by(name):
+        until = time.monotonic() + 20
+        while daemons[name].leading() != frozenset(Role) and time.monotonic() < until:
+            time.sleep(0.02)
+        return {seen.member.host: set(seen.leads) for seen in daemons[name].members()}
+
+    with (
+        closing(DatabaseCoordinator(any_world.database, 0.02)) as first,
+        closing(DatabaseCoordinator(any_world.database, 0.02)) as second,
+    ):
+        daemons = {"first": first, "second": second}
+        for name, coordinator in daemons.items():
+            coordinator.join(Member(name, name, 1, "1", tuple(Role)), Role)
+        for name, coordinator in daemons.items():
+            any_world.services.coordinator = coordinator
+            for role in (any_world.initiator(), any_world.cleaner(), any_world.housekeeper()):
+                role.run_once()
+            assert led_by(name) == {host: set(Role) if host == name else set() for host in daemons}
+            assert show(any_world.services.metrics, any_world.services) == frozenset(Role)
+
+
+_MEMBERS = st.builds(
+    lambda roles, leads, alive: SeenMember(Member("i", "h", 1, "1", roles), tuple(leads) if alive else (), 0, alive),
+    st.lists(st.sampled_from([*(role.value for role in Role), "worker"]), unique=True).map(tuple),
+    st.sets(st.sampled_from(Role)),
+    st.booleans(),
+)
+
+
+@given(st.lists(_MEMBERS, max_size=4))
+def test_each_role_is_led_or_has_a_reason(seen):
+    """Nothing is said of a role that is led; of the others only what the members tell."""
+    reasons = not_led(seen)
+    alive = [one for one in seen if one.alive]
+    for role in Role:
+        candidates = sum(role.value in one.member.roles for one in alive)
+        if any(role in one.leads for one in alive):
+            assert role not in reasons
+        elif not alive:
+            assert reasons[role] == "no daemon is among the members"
+        elif not candidates:
+            assert reasons[role] == "it is switched off on every daemon"
+        else:
+            assert reasons[role].startswith(f"it is switched on on {candidates} daemon")
+
+
+def test_a_role_that_nobody_leads_is_logged_once(world, monkeypatch):
+    """From the second look on, with the reason; again when the reason is another one, and when the role is led."""
+
+    class Told(Alone):
+        def members(self):
+            if roles is None:
+                raise CompactorError("no answer")
+            return [SeenMember(Member("i", "h", 1, "1", roles), leads, 0)]
+
+    def logged():
+        with capture_logs() as events:
+            for _ in range(3):
+                presence.run_once()
+        return [(one["event"], one["role"], one.get("why")) for one in events if one["event"].startswith("role.")]
+
+    monkeypatch.setattr(daemon_presence, "_LOOK_SECONDS", 0.0)
+    world.services.coordinator = Told()
+    presence = Presence(world.services, {}, Board(), ())
+    roles, leads = ("cleaner", "housekeeper"), (Role.CLEANER, Role.HOUSEKEEPER)
+    assert logged() == [("role.not_led", "initiator", "it is switched off on every daemon")]
+    assert logged() == []
+    leads = (Role.HOUSEKEEPER,)
+    presence.run_once()
+    leads = (Role.CLEANER, Role.HOUSEKEEPER)
+    assert logged() == []
+    roles, leads = tuple(Role), tuple(Role)
+    assert logged() == [("role.led", "initiator", None)]
+    roles = None
+    assert logged() == [("role.not_led", role.value, "it can't be told: none doesn't answer") for role in Role]

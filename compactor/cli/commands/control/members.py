@@ -6,7 +6,7 @@ from compactor.cli import control_records, units
 from compactor.cli.naming.filters import watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.coordination import Role, SeenMember
+from compactor.coordination import Role, SeenMember, not_led
 
 COLUMNS = (
     OutputColumn("host", "HOST"),
@@ -26,6 +26,7 @@ COLUMNS = (
         "busy", "DOING", show=lambda value: "; ".join(map(str, value)) if isinstance(value, list) else str(value)
     ),
     OutputColumn("instance", "INSTANCE", people=False),
+    OutputColumn("not_led", "NOT LED", people=False),
 )
 
 
@@ -37,13 +38,16 @@ def members(session: Session, *, watch: float | None) -> None:
     Show the daemons of this metastore: which one leads what, and what each is doing.
 
     Without ZooKeeper no leader is elected beforehand: the leader of a role is then the daemon that did its latest cycle, and daemons
-    that went without a word are shown as gone.
+    that went without a word are shown as gone. A role that no daemon leads is named below the table, with the reason.
     """
 
     def show() -> None:
         with control_records.coordinator(session) as where:
-            records = [member_record(seen) for seen in where.members()]
-        session.output.show(View(COLUMNS, records, empty="no daemon is there"))
+            found = where.members()
+        unled = {role.value: why for role, why in not_led(found).items()}
+        records = [{**member_record(seen), "not_led": unled} for seen in found]
+        footer = "\n".join(f"no daemon leads the {role}: {why}" for role, why in unled.items())
+        session.output.show(View(COLUMNS, records, empty="no daemon is there", footer=footer if records else ""))
 
     watched(session, watch, show)
 

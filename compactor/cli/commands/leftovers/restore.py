@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import click
 
-from compactor.cli import units
+from compactor.cli import completing, units
 from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
@@ -48,7 +48,11 @@ class _Standing:
 @click.command(cls=Command)
 @target_options
 @click.option(
-    "--entry", type=click.IntRange(min=1), metavar="ID", help="The compaction to undo; needed where several can be."
+    "--entry",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    shell_complete=completing.succeeded,
+    help="The compaction to undo; needed where several can be.",
 )
 @click.option("--yes", is_flag=True, help="Undo it; without it what is in quarantine is only shown.")
 @pass_session
