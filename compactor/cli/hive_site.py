@@ -8,6 +8,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -77,6 +78,29 @@ class Found:
     taken: tuple[Taken, ...]
     notes: tuple[str, ...]
     password: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """What Hive does beside by its configuration: a sentence, and what to do."""
+
+    said: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOut:
+    """Hive's transaction time-out, and the property that says so."""
+
+    seconds: float
+    source: str
+
+
+def with_those_beside(site: Path) -> list[Path]:
+    """A file of Hive's, and those of `FILES` in its directory, in the order in which Hive reads them."""
+    beside = [site.parent / name for name in FILES if name != site.name and (site.parent / name).is_file()]
+    order = {name: number for number, name in enumerate(FILES)}
+    return sorted([*beside, site], key=lambda path: order.get(path.name, 1))
 
 
 def read(paths: Sequence[Path]) -> dict[str, Property]:
@@ -157,8 +181,9 @@ def _both(name: str) -> tuple[str, ...]:
     return f"metastore.{name}", f"hive.{name}"
 
 
+_TXN_TIMEOUT: Final = _both("txn.timeout")
 _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
-    "txn.timeout_seconds": (_both("txn.timeout"), _in_seconds()),
+    "txn.timeout_seconds": (_TXN_TIMEOUT, _in_seconds()),
     "initiator.interval_seconds": (("hive.compactor.check.interval",), _in_seconds()),
     "initiator.thresholds.delta_count": (("hive.compactor.delta.num.threshold",), _whole),
     "initiator.thresholds.delta_ratio": (("hive.compactor.delta.pct.threshold",), _fraction),
@@ -194,11 +219,8 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
     Raises:
         SettingsError: it names no database, or one of a product that isn't supported.
     """
-
-    def first(names: Sequence[str]) -> Property | None:
-        return next((found[name] for name in names if name in found and found[name].value), None)
-
     notes: list[str] = []
+    first = partial(_first, found)
     url = first(_URL)
     if url is None:
         raise SettingsError(f"no file names the database of the metastore ({_URL[-1]}); name it by --metastore")
@@ -228,7 +250,29 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
         notes.append(
             f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {_hosts(quorum.value, found)}"
         )
-    return Found(tuple(taken), (*notes, *_clashes(found)), password.value if password is not None else None)
+    notes += [f"{one.said}: {one.remedy}" for one in clashes(found)]
+    return Found(tuple(taken), tuple(notes), password.value if password is not None else None)
+
+
+def _first(found: Mapping[str, Property], names: Sequence[str]) -> Property | None:
+    """The property that counts: the first of these names that has a value."""
+    return next((found[name] for name in names if name in found and found[name].value), None)
+
+
+def txn_timeout(found: Mapping[str, Property]) -> TimeOut:
+    """
+    Hive's transaction time-out.
+
+    Raises:
+        SettingsError: it is no length of time.
+    """
+    one = _first(found, _TXN_TIMEOUT)
+    if one is None:
+        return TimeOut(300, f"{_TXN_TIMEOUT[0]}, which no file has,")  # the default of Hive 3.1 and 4
+    try:
+        return TimeOut(seconds(one.value), one.source)
+    except ValueError as error:
+        raise SettingsError(f"{one.source}: {error}") from None
 
 
 def _hosts(quorum: str, found: Mapping[str, Property]) -> str:
@@ -263,27 +307,21 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
     return written(dialect, whom, server, named.database, named.options)
 
 
-def _clashes(found: Mapping[str, Property]) -> list[str]:
-    """What Hive does beside, as far as these files tell."""
-    on = [
-        (role, found[name])
-        for role in ("initiator", "cleaner")
-        for name in _both(f"compactor.{role}.on")
-        if name in found
+def clashes(found: Mapping[str, Property]) -> list[Clash]:
+    """What Hive does beside, as far as these files tell; what they don't name is off, as Hive 3.1 and 4 deliver it."""
+    on = [(role, _first(found, _both(f"compactor.{role}.on"))) for role in ("initiator", "cleaner")]
+    threads = _first(found, _both("compactor.worker.threads"))
+    said = [
+        Clash(
+            f"{one.source} is {one.value}", f"set it to false, or Hive's {role.capitalize()} works beside this daemon's"
+        )
+        for role, one in on
+        if one is not None and one.value.lower() == "true"
     ]
-    threads = [found[name] for name in _both("compactor.worker.threads") if name in found]
-    return [
-        *(
-            f"{one.source} is true: set it to false, or Hive's {role.capitalize()} works beside this daemon's"
-            for role, one in on
-            if one.value.lower() == "true"
-        ),
-        *(
-            f"{one.source} is {one.value}: set it to 0, or Hive's workers share the queue with this daemon's"
-            for one in threads
-            if one.value not in {"", "0", "-1"}
-        ),
-    ]
+    if threads is not None and threads.value not in {"0", "-1"}:
+        remedy = "set it to 0, or Hive's workers share the queue with this daemon's"
+        said.append(Clash(f"{threads.source} is {threads.value}", remedy))
+    return said
 
 
 def as_yaml(taken: Sequence[Taken], notes: Sequence[str]) -> str:
