@@ -56,6 +56,7 @@ _SHOWN_BY: Final = (
 _POOL: Final = re.compile(r"hive\.compactor\.worker\.(.*)\.threads")
 """The workers of a pool. Source: Hive 4's Constants.COMPACTION_POOLS_PATTERN."""
 _MOST_WORKERS: Final = 256
+_DEFAULT_STORE: Final = ("fs.defaultFS", "fs.default.name")
 _WAREHOUSES: Final = ("metastore.warehouse.dir", "metastore.warehouse.external.dir")
 
 
@@ -274,7 +275,8 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
                 notes.append(f"{one.source} = {one.value}: pool {pool[1]} has no workers until worker.pools names it")
     places = [one for name in _WAREHOUSES if (one := first((name, f"hive.{name}"))) is not None]
     if places:
-        told = " and ".join(f"{one.value} ({one.source})" for one in places)
+        store = one.value.rstrip("/") if (one := first(_DEFAULT_STORE)) is not None else "the default file system's "
+        told = " and ".join(f"{store if one.value.startswith('/') else ''}{one.value} ({one.source})" for one in places)
         notes.append(
             f"warehouse.roots stays empty, which means the locations of the catalog's databases; only where tables are refused as outside-roots must it name all places: {told}, and any other"
         )

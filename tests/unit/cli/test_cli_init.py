@@ -125,7 +125,11 @@ def test_settings_in_hives_units(tmp_path, properties, expected):
         ({"hive.compactor.worker.etl.threads": "257"}, "pool etl has no workers until worker.pools names it"),
         (
             {"hive.metastore.warehouse.dir": "/w", "metastore.warehouse.external.dir": "hdfs://nn/e"},
-            "name all places: /w (hive-site.xml: hive.metastore.warehouse.dir) and hdfs://nn/e (hive-site.xml: metastore.warehouse.external.dir)",
+            "name all places: the default file system's /w (hive-site.xml: hive.metastore.warehouse.dir) and hdfs://nn/e (hive-site.xml: metastore.warehouse.external.dir)",
+        ),
+        (
+            {"hive.metastore.warehouse.dir": "/w", "fs.defaultFS": "hdfs://nn:8020/"},
+            "name all places: hdfs://nn:8020/w (hive-site.xml: hive.metastore.warehouse.dir), and any other",
         ),
         ({"hive.zookeeper.quorum": "a,b:1", "hive.zookeeper.client.port": "9"}, "zookeeper.hosts names it: a:9,b:1"),
         ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?useSSL=true"}, "needs the options of docs/metastore.md"),
