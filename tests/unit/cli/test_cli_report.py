@@ -113,7 +113,9 @@ def test_hours_are_told_by_what_was_done(shop):
     now, then = shop.json(*other)
     assert now["worker_hours"] == pytest.approx(0.5 + now["bytes"] * 4 / 200)
     assert then["worker_hours"] == 0
-    assert "isn't known" not in shop.run(*other).stderr
+    shown = shop.run("-o", "wide", *other)
+    assert "isn't known" not in shown.stderr
+    assert " 0 s " in shown.stdout
 
 
 @pytest.mark.parametrize("kind", ["major", "minor"])

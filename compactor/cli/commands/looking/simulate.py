@@ -30,15 +30,18 @@ _KEY: Final = "initiator.thresholds."
 _LATEST: Final = 1000
 """Compactions of the queue that wait for cleaning, and of the history, whose pace counts."""
 
+
+def _duration(hours: object) -> str:
+    return units.about(3600 * float(str(hours))) if hours else "0 s"
+
+
 SIMULATED_COLUMNS = (
     OutputColumn("thresholds", "THRESHOLDS"),
     OutputColumn("due_major", "MAJOR", right=True, show=units.number),
     OutputColumn("due_minor", "MINOR", right=True, show=units.number),
     OutputColumn("bytes", "THEIR SIZE", right=True, show=units.size),
     OutputColumn("files", "FILES", right=True, show=units.number),
-    OutputColumn(
-        "worker_hours", "OF A WORKER", right=True, show=lambda value: units.about(3600 * float(str(value))), less=1
-    ),
+    OutputColumn("worker_hours", "OF A WORKER", right=True, show=_duration, less=1),
     OutputColumn("more", "MORE", right=True, show=units.number),
     OutputColumn("fewer", "FEWER", right=True, show=units.number),
 )
