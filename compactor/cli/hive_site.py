@@ -8,13 +8,17 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+import yaml
+
 from compactor.errors import SettingsError
 from compactor.metastore.db.dialects import DIALECTS
 from compactor.metastore.db.dialects.address import never_run, written
+from compactor.words import one_line
 
 FILES: Final = ("core-site.xml", "hive-site.xml", "metastore-site.xml", "hivemetastore-site.xml")
 """Read in this order, as Hive does: a later file's value counts."""
@@ -40,6 +44,20 @@ PASSWORD: Final = ("javax.jdo.option.ConnectionPassword",)
 _URL: Final = ("javax.jdo.option.ConnectionURL",)
 _USER: Final = ("javax.jdo.option.ConnectionUserName",)
 _CREDENTIALS: Final = "hadoop.security.credential.provider.path"
+_OPENED_BY: Final = "hadoop.security.credstore.java-keystore-provider.password-file"
+_KEYSTORE: Final = re.compile(r"(?:local)?jceks://(?P<store>[^/@]*)@?(?P<host>[^/]*)(?P<path>/[\w./+=-]+)")
+"""A credential store in a file. Source: Hadoop's ProviderUtils.unnestUri."""
+_SHOWN_BY: Final = (
+    """echo 'var p = System.getenv().getOrDefault("HADOOP_CREDSTORE_PASSWORD", "none").toCharArray(); """
+    """var k = java.security.KeyStore.getInstance("jceks"); k.load(new java.io.FileInputStream("{file}"), p); """
+    """System.out.println(new String(k.getKey("{alias}", p).getEncoded(), "UTF-8"))' | jshell -s -"""
+)
+"""Shows a password of a credential store, which no command of Hadoop's does. Source: its JavaKeyStoreProvider."""
+_POOL: Final = re.compile(r"hive\.compactor\.worker\.(.*)\.threads")
+"""The workers of a pool. Source: Hive 4's Constants.COMPACTION_POOLS_PATTERN."""
+_MOST_WORKERS: Final = 256
+_DEFAULT_STORE: Final = ("fs.defaultFS", "fs.default.name")
+_WAREHOUSES: Final = ("metastore.warehouse.dir", "metastore.warehouse.external.dir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,11 @@ class Property:
     @property
     def source(self) -> str:
         return f"{self.file}: {self.name}"
+
+    @property
+    def values(self) -> list[str]:
+        """Those of a list."""
+        return [one for part in self.value.split(",") if (one := part.strip())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +100,29 @@ class Found:
     taken: tuple[Taken, ...]
     notes: tuple[str, ...]
     password: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """What Hive does beside by its configuration: a sentence, and what to do."""
+
+    said: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOut:
+    """Hive's transaction time-out, and the property that says so."""
+
+    seconds: float
+    source: str
+
+
+def with_those_beside(site: Path) -> list[Path]:
+    """A file of Hive's, and those of `FILES` in its directory, in the order in which Hive reads them."""
+    beside = [site.parent / name for name in FILES if name != site.name and (site.parent / name).is_file()]
+    order = {name: number for number, name in enumerate(FILES)}
+    return sorted([*beside, site], key=lambda path: order.get(path.name, 1))
 
 
 def read(paths: Sequence[Path]) -> dict[str, Property]:
@@ -157,8 +203,9 @@ def _both(name: str) -> tuple[str, ...]:
     return f"metastore.{name}", f"hive.{name}"
 
 
+_TXN_TIMEOUT: Final = _both("txn.timeout")
 _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
-    "txn.timeout_seconds": (_both("txn.timeout"), _in_seconds()),
+    "txn.timeout_seconds": (_TXN_TIMEOUT, _in_seconds()),
     "initiator.interval_seconds": (("hive.compactor.check.interval",), _in_seconds()),
     "initiator.thresholds.delta_count": (("hive.compactor.delta.num.threshold",), _whole),
     "initiator.thresholds.delta_ratio": (("hive.compactor.delta.pct.threshold",), _fraction),
@@ -194,11 +241,8 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
     Raises:
         SettingsError: it names no database, or one of a product that isn't supported.
     """
-
-    def first(names: Sequence[str]) -> Property | None:
-        return next((found[name] for name in names if name in found and found[name].value), None)
-
     notes: list[str] = []
+    first = partial(_first, found)
     url = first(_URL)
     if url is None:
         raise SettingsError(f"no file names the database of the metastore ({_URL[-1]}); name it by --metastore")
@@ -210,10 +254,8 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
         notes.append(
             f"the password stands in {password.source}: --password-file FILE writes it there, or put it into a file and name that by database.password_file"
         )
-    elif (provider := first((_CREDENTIALS,))) is not None:
-        notes.append(
-            f"the password is in a credential store ({provider.source} = {provider.value}), as {PASSWORD[-1]}: ask who put it there, and name a file with it by database.password_file"
-        )
+    if (provider := first((_CREDENTIALS,))) is not None:
+        notes += [_from_credentials(store, provider, first((_OPENED_BY,))) for store in provider.values]
     wanted = dict(_SETTINGS)
     if _DELAY in found and found[_DELAY].value.lower() == "true":
         wanted["cleaner.retention_seconds"] = ((_RETENTION,), _in_seconds())
@@ -224,11 +266,65 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
             taken.append(Taken(key, convert(one.value), one.source))
         except ValueError:
             notes.append(f"{one.source} = {one.value} isn't understood: {key} stays as delivered")
+    for name, one in found.items():
+        if (pool := _POOL.fullmatch(name)) is not None and one.value not in {"", "0"}:
+            known = one.value.isdecimal() and int(one.value) <= _MOST_WORKERS and "." not in pool[1]
+            if known:
+                taken.append(Taken(f"worker.pools.{pool[1]}", str(int(one.value)), one.source))
+            else:
+                notes.append(f"{one.source} = {one.value}: pool {pool[1]} has no workers until worker.pools names it")
+    places = [one for name in _WAREHOUSES if (one := first((name, f"hive.{name}"))) is not None]
+    if places:
+        store = one.value.rstrip("/") if (one := first(_DEFAULT_STORE)) is not None else "the default file system's "
+        told = " and ".join(f"{store if one.value.startswith('/') else ''}{one.value} ({one.source})" for one in places)
+        notes.append(
+            f"warehouse.roots stays empty, which means the locations of the catalog's databases; only where tables are refused as outside-roots must it name all places: {told}, and any other"
+        )
     if (quorum := first(("hive.zookeeper.quorum",))) is not None:
         notes.append(
             f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {_hosts(quorum.value, found)}"
         )
-    return Found(tuple(taken), (*notes, *_clashes(found)), password.value if password is not None else None)
+    notes += [f"{one.said}: {one.remedy}" for one in clashes(found)]
+    return Found(tuple(taken), tuple(notes), password.value if password is not None else None)
+
+
+def _first(found: Mapping[str, Property], names: Sequence[str]) -> Property | None:
+    """The property that counts: the first of these names that has a value."""
+    return next((found[name] for name in names if name in found and found[name].value), None)
+
+
+def txn_timeout(found: Mapping[str, Property]) -> TimeOut:
+    """
+    Hive's transaction time-out.
+
+    Raises:
+        SettingsError: it is no length of time.
+    """
+    one = _first(found, _TXN_TIMEOUT)
+    if one is None:
+        return TimeOut(300, f"{_TXN_TIMEOUT[0]}, which no file has,")  # the default of Hive 3.1 and 4
+    try:
+        return TimeOut(seconds(one.value), one.source)
+    except ValueError as error:
+        raise SettingsError(f"{one.source}: {error}") from None
+
+
+def _from_credentials(store: str, provider: Property, password_file: Property | None) -> str:
+    """How to get the password out of a credential store."""
+    where = f"Hive asks the credential store {store} ({provider.source}) for the password, as {PASSWORD[-1]}"
+    keystore = _KEYSTORE.fullmatch(store)
+    if keystore is None:
+        return f"{where}: ask who put it there, and name a file with it by database.password_file"
+    file, fetched = keystore["path"], ""
+    if keystore["store"] not in {"", "file"}:
+        fetched = f"hadoop fs -get {keystore['store']}://{keystore['host']}{file} credentials.jceks; "
+        file = "credentials.jceks"
+    own = f" to what Hive's {password_file.value} holds" if password_file is not None else ", if it isn't Hadoop's own"
+    return (
+        f"{where}: as a user who may read it, {fetched}{_SHOWN_BY.format(file=file, alias=PASSWORD[-1])} "
+        f"shows it (by a JDK from 9 on; set HADOOP_CREDSTORE_PASSWORD{own}): "
+        "put it into a file, and name that by database.password_file"
+    )
 
 
 def _hosts(quorum: str, found: Mapping[str, Property]) -> str:
@@ -263,33 +359,27 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
     return written(dialect, whom, server, named.database, named.options)
 
 
-def _clashes(found: Mapping[str, Property]) -> list[str]:
-    """What Hive does beside, as far as these files tell."""
-    on = [
-        (role, found[name])
-        for role in ("initiator", "cleaner")
-        for name in _both(f"compactor.{role}.on")
-        if name in found
+def clashes(found: Mapping[str, Property]) -> list[Clash]:
+    """What Hive does beside, as far as these files tell; what they don't name is off, as Hive 3.1 and 4 deliver it."""
+    on = [(role, _first(found, _both(f"compactor.{role}.on"))) for role in ("initiator", "cleaner")]
+    threads = _first(found, _both("compactor.worker.threads"))
+    said = [
+        Clash(
+            f"{one.source} is {one.value}", f"set it to false, or Hive's {role.capitalize()} works beside this daemon's"
+        )
+        for role, one in on
+        if one is not None and one.value.lower() == "true"
     ]
-    threads = [found[name] for name in _both("compactor.worker.threads") if name in found]
-    return [
-        *(
-            f"{one.source} is true: set it to false, or Hive's {role.capitalize()} works beside this daemon's"
-            for role, one in on
-            if one.value.lower() == "true"
-        ),
-        *(
-            f"{one.source} is {one.value}: set it to 0, or Hive's workers share the queue with this daemon's"
-            for one in threads
-            if one.value not in {"", "0", "-1"}
-        ),
-    ]
+    if threads is not None and threads.value not in {"0", "-1"}:
+        remedy = "set it to 0, or Hive's workers share the queue with this daemon's"
+        said.append(Clash(f"{threads.source} is {threads.value}", remedy))
+    return said
 
 
 def as_yaml(taken: Sequence[Taken], notes: Sequence[str]) -> str:
     """A settings file in which each value says where it is from."""
     lines = ["# Settings of compactor. config/compactor.yaml explains every key; those left out stay as delivered."]
-    lines += [f"# {note}" for note in notes]
+    lines += [f"# {one_line(note)}" for note in notes]
     open_keys: list[str] = []
     for one in sorted(taken, key=lambda one: one.key.split(".")[:-1]):
         *above, last = one.key.split(".")
@@ -300,13 +390,15 @@ def as_yaml(taken: Sequence[Taken], notes: Sequence[str]) -> str:
             lines.append(f"{'  ' * depth}{above[depth]}:")
         open_keys = above
         indent = "  " * len(above)
-        lines += [f"{indent}# {one.source}", f"{indent}{last}: {_quoted(one.value)}"]
+        lines += [f"{indent}# {one.source}", f"{indent}{_text(last)}: {_value(one.value)}"]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(value: str) -> str:
-    return (
-        value
-        if re.fullmatch(r"-?\d+(\.\d+)?|[A-Za-z/][\w./:@?=&%-]*[\w/]", value)
-        else "'" + value.replace("'", "''") + "'"
-    )
+def _value(value: str) -> str:
+    return value if re.fullmatch(r"-?\d+(\.\d+)?", value) else _text(value)
+
+
+def _text(value: str) -> str:
+    """In quotes where YAML would read another than this text, such as of `on` or `null`."""
+    plain = re.fullmatch(r"[A-Za-z/][\w./:@?=&%-]*[\w/]", value) and yaml.safe_load(value) == value
+    return value if plain else "'" + value.replace("'", "''") + "'"

@@ -247,6 +247,31 @@ class Catalog:
             found.setdefault(int(entry_id), ({}, {}))[number][key] = value or ""
         return found
 
+    def parameters_of_tables(self, keys: Collection[str]) -> Mapping[Entity, tuple[dict[str, str], dict[str, str]]]:
+        """
+        Those parameters with these names that the transactional tables, and their databases, have; tables without any
+        are missing from the answer.
+        """
+        schema = self._schema
+        dbs, tbls = schema.dbs.c, schema.tbls.c
+        origin = schema.tbls.join(schema.dbs, and_(tbls.db_id == dbs.db_id, dbs.ctlg_name == DEFAULT_CATALOG))
+        of_table, of_database = schema.table_params, schema.database_params
+        selects = [
+            select(dbs.name, tbls.tbl_name, literal(number), owned.c.param_key, owned.c.param_value)
+            .select_from(origin.join(owned, owner))
+            .where(owned.c.param_key.in_(keys), tbls.tbl_id.in_(self._transactional()))
+            for number, owned, owner in (
+                (0, of_table, of_table.c.tbl_id == tbls.tbl_id),
+                (1, of_database, of_database.c.db_id == tbls.db_id),
+            )
+        ]
+        found: dict[Entity, tuple[dict[str, str], dict[str, str]]] = {}
+        for database, table, number, key, value in self._database.glance(
+            lambda connection: connection.execute(union_all(*selects)).all()
+        ):
+            found.setdefault(Entity(database, table), ({}, {}))[number][key] = value or ""
+        return found
+
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
         wanted = list(dict.fromkeys(entity.whole_table() for entity in entities))

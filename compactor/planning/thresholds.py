@@ -18,6 +18,8 @@ from compactor.errors import UsageError
 DELTA_COUNT_KEY: Final = "compactorthreshold.hive.compactor.delta.num.threshold"
 DELTA_RATIO_KEY: Final = "compactorthreshold.hive.compactor.delta.pct.threshold"
 NO_AUTO_COMPACTION_KEY: Final = "no_auto_compaction"
+AUTO_COMPACTION_KEYS: Final = (NO_AUTO_COMPACTION_KEY, NO_AUTO_COMPACTION_KEY.upper())
+"""The names under which `auto_compaction_off` finds its property."""
 NO_CLEANUP_KEY: Final = "no_cleanup"
 CLEANUP_KEYS: Final = (NO_CLEANUP_KEY, NO_CLEANUP_KEY.upper())
 """The names under which `cleanup_off` finds its property."""

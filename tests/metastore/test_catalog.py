@@ -149,6 +149,22 @@ def test_parameters_of_what_is_ready_are_told_by_entry(database, hive):
     }
 
 
+def test_parameters_of_tables_are_told_with_those_of_their_databases(database, hive):
+    """Those that were asked for, of transactional tables alone; keys in another case are others."""
+    keys = ("no_auto_compaction", "NO_AUTO_COMPACTION")
+    hive.create_table("db.plain", parameters={"other": "true", "No_Auto_Compaction": "true"})
+    hive.create_table("db.own", parameters={"NO_AUTO_COMPACTION": "TRUE"})
+    hive.create_table("db.old", parameters={"no_auto_compaction": "true", "transactional": "false"})
+    off = {"no_auto_compaction": "true"}
+    hive.create_table("off.u", parameters={"no_auto_compaction": "false"}, database_parameters=off)
+    hive.create_table("off.v", database_parameters=off)
+    assert Catalog(database).parameters_of_tables(keys) == {
+        Entity("db", "own"): ({"NO_AUTO_COMPACTION": "TRUE"}, {}),
+        Entity("off", "u"): ({"no_auto_compaction": "false"}, off),
+        Entity("off", "v"): ({}, off),
+    }
+
+
 def test_places_are_the_short_form_of_facts(database, hive):
     """
     The same tables and partitions as in the facts, with where they lie; parameters are asked for by partition,

@@ -163,3 +163,14 @@ def test_inserting_beside_hive_keeps_its_ids_apart(database, hive):
     ids = [queue.enqueue(Entity("db", "a"), MAJOR).id, hive.queued("db.b"), queue.enqueue(Entity("db", "c"), MAJOR).id]
     assert ids == sorted(set(ids))
     hive.change(insert(database.schema.aux_table).values(mt_key1="other", mt_key2=0))
+
+
+def test_who_queued_is_told(database, hive):
+    """Of queue and history together, with the newest; what was queued earlier, or by none that is noted, isn't."""
+    queue = Queue(database)
+    now = database.read(database.now_ms)
+    for number, (name, age) in enumerate((("a-1", 10), ("a-1", 900), ("b-2", 90_000), (None, 10), ("c-3", 20))):
+        values = {"initiator_id": name, "enqueue_time": now - age * 1000}
+        (hive.queued if number % 2 else hive.finished)(f"db.t{number}", **values)
+    expected = {"a-1": (2, now - 10_000), "c-3": (1, now - 20_000)} if database.schema.hive_4 else {}
+    assert queue.initiators(1_000_000) == expected

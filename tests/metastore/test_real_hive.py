@@ -1,8 +1,15 @@
 """Hive's own TxnHandlers, as the second party of tests: they do what the actor plays, and what only they do."""
 
+import re
+
 import pytest
 
+from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.warehouse import Warehouse
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import snapshots_for
 from tests.hive.party import HiveError
 
@@ -80,3 +87,20 @@ def test_hive_forgets_a_dropped_table(real_hive):
     real_hive.forget_table("db.t")
     assert real_hive.rows(real_hive.schema.completed_txn_components, "ctc_table") == [("u",)]
     assert real_hive.rows(real_hive.schema.txn_to_write_id, "t2w_table") == [("u",)]
+
+
+def test_what_hives_own_initiator_queued_is_told_by_its_host(real_hive, tmp_path):
+    """Hive 4 notes host and thread, from which `compactor doctor` tells the host; Hive 3.1 notes nothing."""
+    database = real_hive.database
+    warehouse = Warehouse(tmp_path, MetastoreLedger(database), CatalogRows(database))
+    table = warehouse.create_table("db", "t", [("id", "int")])
+    for number in range(12):
+        with warehouse.begin() as txn:
+            txn.insert(table, [(number,)])
+    queue = Queue(database)
+    queue.enqueue(Entity("db", "another"), CompactionKind.MAJOR)  # the mutex's row is there: Hive's deadlocks without
+    assert " ERROR " not in real_hive.party.call("Threads.cycle", "Initiator")
+    (entry,) = queue.entries(entity=Entity("db", "t"))
+    found = queue.initiators(3_600_000)
+    assert found == ({entry.initiator_id: (1, entry.enqueue_ms)} if real_hive.party.hive_4 else {})
+    assert all(re.fullmatch(r".+-\d+", name) for name in found)

@@ -4,8 +4,8 @@ Shows what compactions predicted and achieved, and how far those are that run; s
 Pure. Entries without a row there (Hive's own compactions, those of earlier releases) have nothing to show.
 """
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from typing import Final
 
 from compactor.cli import units
@@ -109,6 +109,44 @@ def progress(entry: QueueEntry, stored: StoredWork | None, now_ms: int) -> Recor
         "done": stored.work.share,
         "left_ms": None if end is None else max(0, end - now_ms),
         "expected_end": units.instant(end),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """
+    How long a worker takes for a compaction.
+
+    Args:
+        each: seconds that every one takes: planning and publishing.
+        byte: seconds for each byte of the inputs: writing and checking.
+    """
+
+    each: float
+    byte: float
+
+    def seconds(self, size: int) -> float:
+        """Of a compaction with so many bytes of inputs."""
+        return self.each + size * self.byte
+
+
+def paces(found: Iterable[tuple[QueueEntry, StoredWork | None]]) -> dict[str, Pace]:
+    """By the kind that was done, from those whose steps are all known; a kind without any is missing."""
+    done: dict[str, list[tuple[float, float, int]]] = {}
+    for entry, stored in found:
+        if stored is None or not _is_of(entry, stored):
+            continue
+        work = stored.work
+        steps = (work.planning_seconds, work.publishing_seconds, work.writing_seconds, work.checking_seconds)
+        known = [step for step in steps if step is not None]
+        if len(known) == len(steps) and work.compacted_as and work.bytes_before:
+            done.setdefault(work.compacted_as, []).append((sum(known[:2]), sum(known[2:]), work.bytes_before))
+    return {
+        kind: Pace(
+            sum(each for each, _, _ in some) / len(some),
+            sum(byte for _, byte, _ in some) / sum(size for _, _, size in some),
+        )
+        for kind, some in done.items()
     }
 
 

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.acid.compaction import CompactionKind
+from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, data_files
 from compactor.cli.naming.lookup import Found
 from compactor.cli.session import Session
@@ -36,6 +38,7 @@ class Surveyed:
         read: what a query that starts now opens.
         small_files: of these files, those below `SMALL_FILE`.
         obsolete_bytes: that no query reads any more.
+        input_bytes: that the compaction reads which is due; 0 where none is.
         why_not: why the directory can't be read; empty where it can.
     """
 
@@ -44,6 +47,7 @@ class Surveyed:
     read: Totals
     small_files: int = 0
     obsolete_bytes: int = 0
+    input_bytes: int = 0
     why_not: str = ""
 
     @property
@@ -122,7 +126,19 @@ class Survey:
             read_totals(items),
             sum(file.length < SMALL_FILE for file in (*files, *reader.originals)),
             sum(gone) + sum(file.length for file in reader.obsolete_originals),
+            _input_bytes(compactor, verdict.kind, insert_only) if isinstance(verdict, Pick) else 0,
         )
+
+
+def _input_bytes(state: AcidState, kind: CompactionKind, insert_only: bool) -> int:
+    """Bytes of the files that a compaction of this kind takes in: a minor one leaves base and original files."""
+    listed = [*state.deltas]
+    originals: Sequence[FileEntry] = ()
+    if kind is CompactionKind.MAJOR:
+        listed += [state.base] if state.base is not None else []
+        originals = state.originals
+    files = [file for one in listed for file in data_files(one, insert_only)]
+    return sum(file.length for file in (*files, *originals))
 
 
 def worst(surveyed: Sequence[Surveyed], most: int) -> list[tuple[Found, Pick]]:

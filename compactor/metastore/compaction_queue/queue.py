@@ -349,6 +349,30 @@ class Queue:
         """Rows with types and states of a later Hive; no other method returns them."""
         return self._database.read(lambda connection: read_foreign(connection, self._schema))
 
+    def initiators(self, within_ms: int) -> Mapping[str, tuple[int, int]]:
+        """
+        By the id of each initiator (CQ_INITIATOR_ID): how many entries of queue and history it queued within this time,
+        and when the newest of them, by the database's clock. Hive 3.1 doesn't note who queued an entry: empty.
+        """
+        if not self._schema.hive_4:
+            return {}
+        queue, history = self._table.c, self._schema.completed_compactions.c
+
+        def look(connection: Connection) -> dict[str, tuple[int, int]]:
+            found: dict[str, tuple[int, int]] = {}
+            for name, enqueued in (
+                (queue.cq_initiator_id, queue.cq_enqueue_time),
+                (history.cc_initiator_id, history.cc_enqueue_time),
+            ):
+                query = select(name, func.count(), func.max(enqueued))
+                recent = query.where(name.is_not(None), enqueued >= self._database.now - within_ms)
+                for one, count, last in connection.execute(recent.group_by(name)):
+                    before = found.get(one, (0, 0))
+                    found[one] = (before[0] + int(count), max(before[1], int(last)))
+            return found
+
+        return self._database.read(look)
+
     def entry(self, entry_id: int) -> QueueEntry | HistoryEntry | None:
         """One compaction by its id, from the queue or the history."""
         return self._database.glance(lambda connection: find(connection, self._schema, entry_id))

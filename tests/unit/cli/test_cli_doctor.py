@@ -1,16 +1,22 @@
 """`compactor doctor`: each thing that the daemon needs is tried, and what fails comes with its remedy."""
 
+import json
 import socket
 import sys
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import insert, literal, select
 
+from compactor.acid.compaction import CompactionKind
 from compactor.cli.commands.setup import doctor
 from compactor.cli.commands.setup.doctor import Standing
 from compactor.coordination import Member, SeenMember
 from compactor.errors import UnreachableError
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.model import Entity
+from compactor.roles.identity import Identity
+from tests.unit.cli.test_cli_init import site
 
 
 def found(shop, *words):
@@ -40,6 +46,7 @@ def test_all_is_well(free):
         "clock": "ok",
         "daemons": "warning",
         "Hive": "ok",
+        "tables": "ok",
         "store": "ok",
         "port": "ok",
         "Java": "ok",
@@ -138,14 +145,140 @@ def test_what_daemons_lack_together(members, expected):
     assert (findings[0].standing is Standing.WARNING) == ("and" in expected[0])
 
 
+def told(shop, check, *words):
+    """The findings of one check: standing, sentence and remedy."""
+    return [
+        (one["standing"], one["sentence"], one["remedy"])
+        for one in shop.json("doctor", "--no-spark", *words)
+        if one["check"] == check
+    ]
+
+
 def test_hives_own_workers_are_noticed(free):
     """Two compactors beside each other are seldom wanted."""
     free.run("enqueue", "shop.orders")
     with free.open() as database:
         assert Queue(database).claim("hive-host-42", "4.0.1") is not None
-    checks, _ = found(free, "--no-spark")
-    assert checks["Hive"][0] == "warning"
-    assert "1 of the latest 1 compaction" in checks["Hive"][1]
+    (standing, said, remedy), _ = told(free, "Hive")
+    assert standing == "warning"
+    assert "1 of the latest 1 compaction" in said
+    assert remedy.startswith("hive.compactor.worker.threads=0")
+
+
+def test_hives_own_initiator_is_noticed(free):
+    """By what it queued: where it runs and when it did so last. Neither ours nor a person is it."""
+    with free.open() as database:
+        queue = Queue(database)
+        ours = Identity("edge-1", "me").worker_id("initiator")
+        for name in (ours, "hms-1-manual", None, "hms-1-31"):
+            queue.enqueue(Entity("shop", "orders", f"p={name}"), CompactionKind.MINOR, initiator_id=name)
+        queue.record_did_not_initiate(Entity("shop", "events"), "no", initiator_id=ours)
+        assert [standing for standing, *_ in told(free, "Hive")] == ["ok", "warning"]
+        for thread in (31, 32, 33):
+            queue.enqueue(Entity("shop", "events", f"p={thread}"), CompactionKind.MINOR, initiator_id=f"hms-2-{thread}")
+        _, (standing, said, remedy) = told(free, "Hive")
+        assert standing == "warning"
+        assert "queued 4 compactions within 3 days: on hms-2 (3, last 20" in said
+        assert ", hms-1 (1, last 20" in said
+        assert "metastore.compactor.initiator.on (hive.compactor.initiator.on) = false" in remedy
+        entries = database.schema.compaction_queue
+        week = entries.update().values(cq_enqueue_time=entries.c.cq_enqueue_time - 7 * 86_400_000)
+        database.write(lambda connection: connection.execute(week))
+    assert told(free, "Hive")[1] == ("ok", "Hive's own Initiator queued nothing within 3 days", None)
+
+
+def test_tables_that_are_left_alone_are_told(free):
+    """As the Initiator reads the property: in either case of its key, and the database's decides; some are named."""
+    assert told(free, "tables") == [("ok", "none has no_auto_compaction", None)]
+    with free.open() as database:
+        schema = database.schema
+        tbls, dbs = schema.tbls.c, schema.dbs.c
+
+        def put(parameters, owner, where, key, value):
+            names = list(parameters.c)
+            row = select(owner, literal(key), literal(value)).where(where)
+            database.write(lambda connection: connection.execute(insert(parameters).from_select(names, row)))
+
+        put(schema.table_params, tbls.tbl_id, tbls.tbl_name == "orders", "NO_AUTO_COMPACTION", "TRUE")
+        put(schema.table_params, tbls.tbl_id, tbls.tbl_name == "events", "No_Auto_Compaction", "true")
+        put(schema.table_params, tbls.tbl_id, tbls.tbl_name == "plain", "no_auto_compaction", "true")
+        said = "no Initiator queues 1 table with no_auto_compaction: shop.orders; compactor enqueue does"
+        assert told(free, "tables") == [("ok", said, None)]
+        put(schema.database_params, dbs.db_id, dbs.name == "shop", "no_auto_compaction", "true")
+    assert "queues 2 tables with no_auto_compaction: shop.events, shop.orders;" in told(free, "tables")[0][1]
+
+
+HIVES = {"metastore.txn.timeout": "300s", "metastore.compactor.initiator.on": "false"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        (HIVES, [("ok", "are off there, and its transaction time-out is ours", None)]),
+        ({}, [("ok", "are off there", None)]),
+        (HIVES | {"hive.compactor.initiator.on": "true", "hive.txn.timeout": "9s"}, [("ok", "are off there", None)]),
+        ({"hive.txn.timeout": "300000ms"}, [("ok", "are off there", None)]),
+        (
+            {"hive.txn.timeout": "2min"},
+            [
+                (
+                    "warning",
+                    "hive-site.xml: hive.txn.timeout is 120 s, and txn.timeout_seconds is 300",
+                    "timeout_seconds: 120",
+                )
+            ],
+        ),
+        (
+            {"hive.compactor.initiator.on": "TRUE", "hive.compactor.cleaner.on": "true"},
+            [
+                (
+                    "warning",
+                    "hive-site.xml: hive.compactor.initiator.on is TRUE",
+                    "set it to false, or Hive's Initiator",
+                ),
+                ("warning", "hive-site.xml: hive.compactor.cleaner.on is true", "set it to false, or Hive's Cleaner"),
+            ],
+        ),
+        (
+            {"metastore.compactor.worker.threads": "4", "hive.compactor.worker.threads": "0"},
+            [("warning", "metastore.compactor.worker.threads is 4", "set it to 0")],
+        ),
+        (
+            {"hive.txn.timeout": "soon"},
+            [("failed", "hive.txn.timeout: 'soon' is no length of time", "docs/operations.md")],
+        ),
+    ],
+)
+def test_hives_files_are_compared(free, properties, expected):
+    """What clashes with the settings, each with its remedy; what a file leaves out is as Hive delivers it."""
+    path = site(free.root, properties)
+    found = free.run("-o", "json", "doctor", "--no-spark", "--hive-site", str(path))
+    findings = [one for one in json.loads(found.stdout) if one["check"] == str(path)]
+    assert len(findings) == len(expected)
+    for one, (standing, said, remedy) in zip(findings, expected, strict=True):
+        assert one["standing"] == standing
+        assert said in one["sentence"]
+        assert one["remedy"] is None if remedy is None else remedy in one["remedy"]
+
+
+def test_each_of_hives_files_is_judged_with_those_beside_it(free):
+    """A time-out of ours that isn't Hive's default; one metastore's metastore-site.xml counts before its hive-site.xml."""
+    with free.config.open("a", encoding="utf-8") as file:
+        file.write("txn:\n  timeout_seconds: 600\n")
+    first, second = free.root / "one", free.root / "two"
+    for folder in (first, second):
+        folder.mkdir()
+    one = site(first, {"hive.txn.timeout": "300s"})
+    site(first, {"hive.txn.timeout": "10min"}, "metastore-site.xml")
+    two = site(second, {})
+    words = ("--hive-site", str(one), "--hive-site", str(two))
+    assert told(free, str(one), *words)[0][0] == "ok"
+    ((standing, said, _),) = told(free, str(two), *words)
+    assert standing == "warning"
+    assert said == "metastore.txn.timeout, which no file has, is 300 s, and txn.timeout_seconds is 600"
+    checks, code = found(free, "--no-spark", "--hive-site", str(free.root / "none.xml"))
+    assert checks[str(free.root / "none.xml")][0] == "failed"
+    assert code == 1
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,10 @@ def test_addresses(tmp_path, jdbc, user, expected):
             {"cleaner.retention_seconds": "60"},
         ),
         ({"a": "7", "hive.compactor.history.retention.failed": "${a}"}, {"housekeeper.history.failed": "7"}),
+        (
+            {"hive.compactor.worker.etl.threads": "3", "hive.compactor.worker.none.threads": "0"},
+            {"worker.pools.etl": "3"},
+        ),
     ],
 )
 def test_settings_in_hives_units(tmp_path, properties, expected):
@@ -97,7 +101,36 @@ def test_settings_in_hives_units(tmp_path, properties, expected):
         ({"metastore.compactor.worker.threads": "4"}, "is 4: set it to 0"),
         ({"hive.txn.timeout": "soon"}, "hive-site.xml: hive.txn.timeout = soon isn't understood"),
         ({"javax.jdo.option.ConnectionPassword": "secret"}, "--password-file FILE"),
-        ({"hadoop.security.credential.provider.path": "jceks://hdfs/x"}, "credential store"),
+        (
+            {"hadoop.security.credential.provider.path": "user:///,  jceks://file/etc/x.jceks"},
+            "credential store user:/// (hive-site.xml: hadoop.security.credential.provider.path) for the password, as javax.jdo.option.ConnectionPassword: ask who",
+        ),
+        (
+            {
+                "javax.jdo.option.ConnectionPassword": "secret",
+                "hadoop.security.credential.provider.path": "jceks://hdfs@nn:8020/x.jceks",
+                "hadoop.security.credstore.java-keystore-provider.password-file": "store.pw",
+            },
+            "hadoop fs -get hdfs://nn:8020/x.jceks credentials.jceks; echo 'var p",
+        ),
+        (
+            {
+                "hadoop.security.credential.provider.path": "jceks://hdfs/x.jceks",
+                "hadoop.security.credstore.java-keystore-provider.password-file": "store.pw",
+            },
+            "set HADOOP_CREDSTORE_PASSWORD to what Hive's store.pw holds",
+        ),
+        ({"hive.compactor.worker.a.b.threads": "3"}, "pool a.b has no workers until worker.pools names it"),
+        ({"hive.compactor.worker.etl.threads": "many"}, "pool etl has no workers until worker.pools names it"),
+        ({"hive.compactor.worker.etl.threads": "257"}, "pool etl has no workers until worker.pools names it"),
+        (
+            {"hive.metastore.warehouse.dir": "/w", "metastore.warehouse.external.dir": "hdfs://nn/e"},
+            "name all places: the default file system's /w (hive-site.xml: hive.metastore.warehouse.dir) and hdfs://nn/e (hive-site.xml: metastore.warehouse.external.dir)",
+        ),
+        (
+            {"hive.metastore.warehouse.dir": "/w", "fs.defaultFS": "hdfs://nn:8020/"},
+            "name all places: hdfs://nn:8020/w (hive-site.xml: hive.metastore.warehouse.dir), and any other",
+        ),
         ({"hive.zookeeper.quorum": "a,b:1", "hive.zookeeper.client.port": "9"}, "zookeeper.hosts names it: a:9,b:1"),
         ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?useSSL=true"}, "needs the options of docs/metastore.md"),
         (
@@ -144,6 +177,17 @@ def test_files_that_tell_nothing(tmp_path, text, said):
     assert said in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "made.yaml").exists()
+
+
+def test_pools_and_words_of_yamls_own_are_read_back(tmp_path):
+    """A pool may be called `on`, a user `null`; a value in several lines stays in its comment."""
+    pools = {f"hive.compactor.worker.{name}.threads": "2" for name in ("etl", "on", "1", "a: b")}
+    more = {"hive.compactor.run.as.user": "null", "hadoop.security.credential.provider.path": "user:///\n x: y\n,z"}
+    made = tmp_path / "made.yaml"
+    assert run("init", "--hive-site", site(tmp_path, URL | pools | more), "--to", made).exit_code == 0
+    settings = load_settings(made, {})
+    assert settings.worker.pools == dict.fromkeys(("etl", "on", "1", "a: b"), 2)
+    assert settings.worker.run_as == "null"
 
 
 def test_a_settings_file_is_made(tmp_path):

@@ -5,6 +5,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from compactor.cli.commands.looking.report import as_page, sentences
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.work import Work, WorkTable
+from tests.unit.cli.conftest import Shop, build
 
 
 def test_the_shop(shop):
@@ -79,6 +82,57 @@ def test_other_thresholds(shop, changes, due, more, fewer):
     assert (now["thresholds"], now["due_major"], now["entities"]) == ("as they are", 1, ["shop.orders"])
     assert (then["entities"], then["more"], then["fewer"]) == (due, more, fewer)
     assert shop.json("queue") == []
+
+
+def did(shop, kind, **work):
+    """A compaction of ours in the history."""
+    shop.json("enqueue", "shop.events/day=2024-01-02/path=x y", "--type", kind)
+    with shop.open() as database:
+        entry = Queue(database).claim("compactor-edge1-x-1", "test")
+        WorkTable(database).put(entry.id, entry.start_ms, Work(compacted_as=kind, **work))
+        Queue(database).mark_failed(entry, "")
+        history = database.schema.completed_compactions
+        ended = history.update().where(history.c.cc_id == entry.id).values(cc_state="s", cc_error_message=None)
+        database.write(lambda connection: connection.execute(ended))
+
+
+STEPS = {"planning_seconds": 0.0, "publishing_seconds": 0.0, "writing_seconds": 3600.0, "checking_seconds": 0.0}
+"""With `bytes_before` 1 an hour for each byte of the inputs."""
+
+
+def test_hours_are_told_by_what_was_done(shop):
+    """Some seconds for each compaction, and some for each byte; other kinds, failures and halves of rows don't count."""
+    other = ("simulate", "--set", "delta_count=100", "--set", "delta_ratio=1000")
+    did(shop, "minor", **STEPS, bytes_before=1)
+    did(shop, "major", **STEPS | {"checking_seconds": None}, bytes_before=1)
+    now, then = shop.json(*other)
+    assert (now["worker_hours"], then["worker_hours"]) == (None, 0.0)
+    assert "isn't known: the history has no major compaction of ours" in shop.run(*other).stderr
+    did(shop, "major", **STEPS | {"planning_seconds": 1800.0, "publishing_seconds": 1800.0}, bytes_before=100)
+    did(shop, "major", **STEPS | {"checking_seconds": 7200.0}, bytes_before=100)
+    now, then = shop.json(*other)
+    assert now["worker_hours"] == pytest.approx(0.5 + now["bytes"] * 4 / 200)
+    assert then["worker_hours"] == 0
+    shown = shop.run("-o", "wide", *other)
+    assert "isn't known" not in shown.stderr
+    assert " 0 s " in shown.stdout
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_hours_are_those_of_what_the_compaction_takes_in(tmp_path, kind):
+    """As its plan has it: a minor one leaves the base."""
+    build(tmp_path)
+    shop = Shop(tmp_path)
+    shop.config.write_text(f"database:\n  url: sqlite:///{tmp_path}/metastore.db\nhost: edge1\n", encoding="utf-8")
+    (delta,) = tmp_path.glob("warehouse/**/orders/delta_0000001_0000001*")
+    delta.rename(delta.with_name("base_0000001"))
+    did(shop, kind, **STEPS, bytes_before=1)
+    ratio = "1000" if kind == "minor" else "0.1"
+    _, then = shop.json("simulate", "shop.orders", "--set", f"delta_ratio={ratio}", "--set", "delta_count=5")
+    assert then[f"due_{kind}"] == 1
+    planned = shop.json("plan", "shop.orders", "--type", kind)
+    assert then["worker_hours"] == sum(file["length"] for file in planned["inputs"])
+    assert (then["worker_hours"] < then["bytes"]) == (kind == "minor")
 
 
 @pytest.mark.parametrize(

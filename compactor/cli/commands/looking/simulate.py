@@ -4,7 +4,7 @@
 It only looks, and needs no daemon.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,17 +12,28 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, units
+from compactor.cli.commands.queueing.queue import work_on
 from compactor.cli.naming.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views.achieved import Pace, paces
 from compactor.cli.views.survey import Survey, Surveyed, listed
 from compactor.errors import UsageError
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.model import QueueState
 from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import ThresholdSettings
 from compactor.words import plural
 
 _KEY: Final = "initiator.thresholds."
+_LATEST: Final = 1000
+"""Compactions of the queue that wait for cleaning, and of the history, whose pace counts."""
+
+
+def _duration(hours: object) -> str:
+    return units.about(3600 * float(str(hours))) if hours else "0 s"
+
 
 SIMULATED_COLUMNS = (
     OutputColumn("thresholds", "THRESHOLDS"),
@@ -30,6 +41,7 @@ SIMULATED_COLUMNS = (
     OutputColumn("due_minor", "MINOR", right=True, show=units.number),
     OutputColumn("bytes", "THEIR SIZE", right=True, show=units.size),
     OutputColumn("files", "FILES", right=True, show=units.number),
+    OutputColumn("worker_hours", "OF A WORKER", right=True, show=_duration, less=1),
     OutputColumn("more", "MORE", right=True, show=units.number),
     OutputColumn("fewer", "FEWER", right=True, show=units.number),
 )
@@ -79,11 +91,36 @@ def simulate(session: Session, *, target: str, changes: tuple[_Change, ...]) -> 
         survey = Survey(session, among, listed(tell, len(among)))
     before, after = survey.judged(), survey.judged(thresholds_from(other))
     said = ", ".join(f"{one.key} {one.value}" for one in changes)
-    records = [_simulated("as they are", before, before), _simulated(said, after, before)]
-    session.output.show(View(SIMULATED_COLUMNS, records))
+    known = _paces(session)
+    records = [_simulated("as they are", before, before, known), _simulated(said, after, before, known)]
+    kinds = (CompactionKind.MAJOR, CompactionKind.MINOR)
+    untold = [kind for kind in kinds if kind not in known and any(record[f"due_{kind}"] for record in records)]
+    footer = f"how long a worker takes isn't known: the history has no {' and no '.join(untold)} compaction of ours"
+    session.output.show(View(SIMULATED_COLUMNS, records, footer=footer if untold else ""))
 
 
-def _simulated(said: str, now: Sequence[Surveyed], before: Sequence[Surveyed]) -> Record:
+def _paces(session: Session) -> Mapping[str, Pace]:
+    queue = Queue(session.database())
+    done = [
+        *queue.entries(QueueState.READY_FOR_CLEANING, limit=_LATEST),
+        *queue.history(QueueState.SUCCEEDED, limit=_LATEST),
+    ]
+    work = work_on(session, done)
+    return paces((entry, work.get(entry.id)) for entry in done)
+
+
+def _hours(due: Sequence[Surveyed], pace: Mapping[str, Pace]) -> float | None:
+    """How long workers take for what is due, together; None where the pace of a kind among them isn't known."""
+    total = 0.0
+    for one in due:
+        found = pace.get(one.verdict.kind) if isinstance(one.verdict, Pick) else None
+        if found is None:
+            return None
+        total += found.seconds(one.input_bytes)
+    return round(total / 3600, 6)
+
+
+def _simulated(said: str, now: Sequence[Surveyed], before: Sequence[Surveyed], pace: Mapping[str, Pace]) -> Record:
     due = [one for one in now if isinstance(one.verdict, Pick)]
     names = {one.found.entity for one in due}
     known = {one.found.entity for one in before if isinstance(one.verdict, Pick)}
@@ -94,6 +131,7 @@ def _simulated(said: str, now: Sequence[Surveyed], before: Sequence[Surveyed]) -
         "due_minor": sum(kind is CompactionKind.MINOR for kind in kinds),
         "bytes": sum(one.read.bytes for one in due),
         "files": sum(one.read.files for one in due),
+        "worker_hours": _hours(due, pace),
         "more": len(names - known),
         "fewer": len(known - names),
         "entities": sorted(map(str, names)),

@@ -5,6 +5,7 @@ Nothing is changed but a hidden directory in each store, which is made, renamed 
 """
 
 import contextlib
+import math
 import os
 import re
 import secrets
@@ -14,11 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import click
 
-from compactor.cli import control_records, units
+from compactor.cli import control_records, hive_site, units
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.coordination import Role, SeenMember
@@ -26,6 +28,7 @@ from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.rights import lacking_tables, missing_rights
+from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
 from compactor.roles.identity import parse_worker_id
 from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.java import require_java
@@ -72,12 +75,25 @@ _JAVA: Final = 17
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _RECENT: Final = 200
 """Entries of the history among which Hive's own workers are looked for."""
+_DAYS: Final = 3
+"""For how long what Hive's own Initiator queued counts."""
+_HIVES_INITIATOR: Final = re.compile(r"(?P<host>.+)-\d+")
+"""Its CQ_INITIATOR_ID: host and thread. Source: Hive's InitiatorBase.getInitiatorId."""
+_EXAMPLES: Final = 3
 
 
 @click.command(cls=Command)
 @click.option("--no-spark", is_flag=True, help="Start no Spark session, which takes longest.")
+@click.option(
+    "--hive-site",
+    "sites",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Compare a hive-site.xml, and the files beside it that init reads, with the settings; repeatable.",
+)
 @pass_session
-def doctor(session: Session, *, no_spark: bool) -> int:
+def doctor(session: Session, *, no_spark: bool, sites: tuple[Path, ...]) -> int:
     """
     Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.
 
@@ -85,7 +101,7 @@ def doctor(session: Session, *, no_spark: bool) -> int:
     something fails, 0 also with warnings.
     """
     with session.output.busy("settings") as tell:
-        findings = list(_examined(session, tell, spark=not no_spark))
+        findings = list(_examined(session, tell, sites, spark=not no_spark))
     records = [
         {"check": one.check, "standing": one.standing.value, "sentence": one.sentence, "remedy": one.remedy or None}
         for one in findings
@@ -95,9 +111,13 @@ def doctor(session: Session, *, no_spark: bool) -> int:
     return Code.FAILED if failed else Code.DONE
 
 
-def _examined(session: Session, tell: Callable[[str], None], *, spark: bool) -> Iterator[Finding]:
+def _examined(
+    session: Session, tell: Callable[[str], None], sites: Sequence[Path], *, spark: bool
+) -> Iterator[Finding]:
     _ = session.settings
     yield Finding("settings", Standing.OK, f"{session.config_path or 'defaults and environment'} can be read")
+    for site in sites:
+        yield from _guarded(str(site), lambda site=site: configured(session, site))  # type: ignore[misc]  # a default argument
     tell("database")
     try:
         began = time.monotonic()
@@ -113,7 +133,8 @@ def _examined(session: Session, tell: Callable[[str], None], *, spark: bool) -> 
     yield from _guarded("clock", lambda: clock(session))
     tell("daemons")
     yield from _guarded("daemons", lambda: daemons(session))
-    yield from _guarded("Hive", lambda: beside_hive(session))
+    yield from _guarded("Hive", lambda: [*hives_workers(session), *hives_initiator(session)])
+    yield from _guarded("tables", lambda: left_alone(session))
     locations = _locations(session)
     for location in locations:
         tell(location)
@@ -203,16 +224,67 @@ def _named(role: str) -> str:
     return "a worker" if role == "worker" else f"the {role.capitalize()}"
 
 
-def beside_hive(session: Session) -> list[Finding]:
-    """Whether Hive compacts beside: its own workers in the queue and among the latest of the history."""
+def configured(session: Session, site: Path) -> list[Finding]:
+    """Where a configuration of Hive's clashes with our settings."""
+    found = hive_site.read(hive_site.with_those_beside(site))
+    clashes = [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in hive_site.clashes(found)]
+    theirs, ours = hive_site.txn_timeout(found), session.settings.txn.timeout_seconds
+    if not math.isclose(theirs.seconds, ours):
+        said = f"{theirs.source} is {theirs.seconds:.12g} s, and txn.timeout_seconds is {ours:.12g}"
+        remedy = f"txn.timeout_seconds: {theirs.seconds:.12g}, and the same time-out in every metastore"
+        clashes.append(Finding(str(site), Standing.WARNING, said, remedy))
+    fine = "Hive's Initiator, Cleaner and workers are off there, and its transaction time-out is ours"
+    return clashes or [Finding(str(site), Standing.OK, fine)]
+
+
+def hives_workers(session: Session) -> list[Finding]:
+    """Whether Hive's own workers are in the queue, or among the latest of the history."""
     queue = Queue(session.database())
     recent = [*queue.working(), *queue.history(limit=_RECENT)]
     theirs = sum(entry.worker_id is not None and parse_worker_id(entry.worker_id) is None for entry in recent)
     if not theirs:
         return [Finding("Hive", Standing.OK, "none of the latest compactions was done by Hive's own workers")]
     said = f"{theirs} of the latest {plural(len(recent), 'compaction')} were done by Hive's own workers"
-    remedy = "hive.compactor.initiator.on=false and hive.compactor.worker.threads=0, unless both are wanted"
+    remedy = "hive.compactor.worker.threads=0 in every metastore and HiveServer2, unless both are wanted"
     return [Finding("Hive", Standing.WARNING, said, remedy)]
+
+
+def hives_initiator(session: Session) -> list[Finding]:
+    """Whether Hive's own Initiator queues, on which hosts, and when it did so last."""
+    database = session.database()
+    if not database.schema.hive_4:
+        return [Finding("Hive", Standing.SKIPPED, "Hive 3.1 doesn't note what its Initiator queued; --hive-site tells")]
+    hosts: dict[str, tuple[int, int]] = {}
+    for name, (count, last) in Queue(database).initiators(_DAYS * 86_400_000).items():
+        if parse_worker_id(name) is None and (found := _HIVES_INITIATOR.fullmatch(name)) is not None:
+            before = hosts.get(found["host"], (0, 0))
+            hosts[found["host"]] = (before[0] + count, max(before[1], last))
+    if not hosts:
+        return [Finding("Hive", Standing.OK, f"Hive's own Initiator queued nothing within {_DAYS} days")]
+    latest = sorted(hosts.items(), key=lambda item: -item[1][1])
+    told = [f"{host} ({count:,}, last {units.clock(units.instant(last))} UTC)" for host, (count, last) in latest]
+    total = sum(count for count, _ in hosts.values())
+    said = f"Hive's own Initiator queued {plural(total, 'compaction')} within {_DAYS} days: on {_listed(told)}"
+    remedy = "metastore.compactor.initiator.on (hive.compactor.initiator.on) = false there; then restart that metastore"
+    return [Finding("Hive", Standing.WARNING, said, remedy)]
+
+
+def left_alone(session: Session) -> list[Finding]:
+    """Which tables the Initiator leaves alone because their owners want it so; nothing is wrong with that."""
+    database = session.database()
+    parameters = Catalog(database).parameters_of_tables(AUTO_COMPACTION_KEYS)
+    version = database.schema.version
+    off = sorted(str(entity) for entity, both in parameters.items() if auto_compaction_off(*both, version))
+    if not off:
+        return [Finding("tables", Standing.OK, f"none has {NO_AUTO_COMPACTION_KEY}")]
+    said = f"no Initiator queues {plural(len(off), 'table')} with {NO_AUTO_COMPACTION_KEY}: {_listed(off)}"
+    return [Finding("tables", Standing.OK, f"{said}; compactor enqueue does")]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    more = len(names) - _EXAMPLES
+    return ", ".join(names[:_EXAMPLES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _locations(session: Session) -> list[str]:

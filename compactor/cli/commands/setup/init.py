@@ -76,10 +76,7 @@ def _found(site: Path | None, metastore: str | None, password_file: Path | None)
             raise UsageError(f"--metastore: {wrong}")
         taken = hive_site.Taken("database.url", str(metastore), "--metastore")
         return hive_site.Found((taken,), (), None)
-    beside = [site.parent / name for name in hive_site.FILES if name != site.name and (site.parent / name).is_file()]
-    order = {name: number for number, name in enumerate(hive_site.FILES)}
-    files = sorted([*beside, site], key=lambda path: order.get(path.name, 1))
-    return hive_site.settings_of(hive_site.read(files), password_file)
+    return hive_site.settings_of(hive_site.read(hive_site.with_those_beside(site)), password_file)
 
 
 def _text(found: hive_site.Found) -> str:
