@@ -165,6 +165,17 @@ def test_hives_own_workers_are_noticed(free):
     assert remedy.startswith("hive.compactor.worker.threads=0")
 
 
+@pytest.mark.parametrize(("job", "standing"), [("job_local1167349261_0182", "warning"), (None, "ok")])
+def test_what_hives_own_workers_did_is_noticed(free, job, standing):
+    """Of a compaction that succeeded the history has no worker, whoever did it: Hive's by MapReduce have its job."""
+    with free.open() as database:
+        history = database.schema.completed_compactions
+        row = {"cc_id": 1, "cc_database": "shop", "cc_table": "orders", "cc_state": "s", "cc_type": "a"}
+        entry = insert(history).values(row | {"cc_hadoop_job_id": job, "cc_start": 1, "cc_end": 2})
+        database.write(lambda connection: connection.execute(entry))
+    assert told(free, "Hive")[0][0] == standing
+
+
 def test_hives_own_initiator_is_noticed(free):
     """By what it queued: where it runs and when it did so last. Neither ours nor a person is it."""
     with free.open() as database:

@@ -28,6 +28,7 @@ from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.rights import lacking_tables, missing_rights
+from compactor.metastore.model import QueueEntry
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
 from compactor.roles.identity import parse_worker_id
 from compactor.spark.factory import ConfiguredSubmitter
@@ -241,12 +242,19 @@ def hives_workers(session: Session) -> list[Finding]:
     """Whether Hive's own workers are in the queue, or among the latest of the history."""
     queue = Queue(session.database())
     recent = [*queue.working(), *queue.history(limit=_RECENT)]
-    theirs = sum(entry.worker_id is not None and parse_worker_id(entry.worker_id) is None for entry in recent)
+    theirs = sum(_is_hives(entry) for entry in recent)
     if not theirs:
         return [Finding("Hive", Standing.OK, "none of the latest compactions was done by Hive's own workers")]
     said = f"{theirs} of the latest {plural(len(recent), 'compaction')} were done by Hive's own workers"
     remedy = "hive.compactor.worker.threads=0 in every metastore and HiveServer2, unless both are wanted"
     return [Finding("Hive", Standing.WARNING, said, remedy)]
+
+
+def _is_hives(entry: QueueEntry) -> bool:
+    """Of a compaction that succeeded nobody notes the worker, but Hive the job of MapReduce."""
+    if entry.worker_id is not None:
+        return parse_worker_id(entry.worker_id) is None
+    return (entry.job_id or "").startswith("job_")
 
 
 def hives_initiator(session: Session) -> list[Finding]:
