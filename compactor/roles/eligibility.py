@@ -21,13 +21,19 @@ from compactor.roles.replication import is_source, why_kept
 
 
 def judge_all(
-    places: Places, wanted: Sequence[CatalogPlace], layout: LayoutVersion, kind: CompactionKind | None = None
+    places: Places,
+    wanted: Sequence[CatalogPlace],
+    layout: LayoutVersion,
+    kind: CompactionKind | None = None,
+    *,
+    last_look: bool = False,
 ) -> list[Skip | None]:
     """
     Why each table or partition can't be compacted, as far as the catalog tells; None if it can.
 
     Args:
         kind: the kind of compaction; None: any.
+        last_look: a compaction comes next (`Places.refusals`).
 
     Raises:
         CompactorError: the metastore can't be asked.
@@ -40,7 +46,8 @@ def judge_all(
         nowhere = why_nowhere(one.table, one.partition, one.location)
         found.append(why_unspecified(one.table, one.partition) or of_table[number] or nowhere or _why_kept(one))
     asked = [index for index, skip in enumerate(found) if skip is None]
-    for index, refusal in zip(asked, places.refusals([wanted[index] for index in asked]), strict=True):
+    refusals = places.refusals([wanted[index] for index in asked], last_look=last_look)
+    for index, refusal in zip(asked, refusals, strict=True):
         if refusal is not None:
             found[index] = Skip(refusal.reason, refusal.message)
     return found
@@ -75,7 +82,7 @@ def require_eligible(
         RefusedError: a compaction of it would be refused, whichever files its directory holds.
         UnreachableError: metastore or store can't be asked.
     """
-    (skip,) = judge_all(places, [place], layout, kind)
+    (skip,) = judge_all(places, [place], layout, kind, last_look=True)
     if skip is not None:
         raise RefusedError(skip.reason, skip.explanation)
     return require_in_store(places, place)

@@ -36,7 +36,8 @@ The cost is a tenth of a connection at most, however large the catalog is.
 """
 _TIMES_FOR_MANY: Final = 100
 """
-Where many are judged, a reading serves for this many times its own duration: whoever compacts one of them looks anew.
+Where many are judged to be queued, a reading serves for this many times its own duration: whoever compacts one of them
+looks anew.
 """
 _DROPPED: Final = -1
 """Stands for the PART_ID of a dropped partition."""
@@ -119,7 +120,7 @@ class Places:
 
     # Many at once
 
-    def refusals(self, wanted: Sequence[model.CatalogPlace]) -> list[RefusedError | None]:
+    def refusals(self, wanted: Sequence[model.CatalogPlace], *, last_look: bool = False) -> list[RefusedError | None]:
         """
         For each table or partition, why nothing may be written where it lies; None when writing is allowed.
 
@@ -128,10 +129,12 @@ class Places:
 
         Args:
             wanted: each with a location.
+            last_look: a compaction comes next; otherwise whoever compacts looks anew.
         """
+        age = self._age(last_look=True) if last_look else max(FRESH_SECONDS, _TIMES_FOR_MANY * self._cost)
         refused: list[RefusedError | None] = [None] * len(wanted)
         asked: dict[int, _Asked] = {}
-        for index in self._doubtful(wanted):
+        for index in self._doubtful(wanted, age):
             location, table, part_id = wanted[index].location or "", wanted[index].table, wanted[index].part_id
             try:
                 asked[index] = _Asked(place_of(location, any_host=True), table, part_id)
@@ -143,12 +146,12 @@ class Places:
             if roots.around(place) is None:
                 refused[index] = roots.refusal(wanted[index].location or "")
                 del asked[index]
-        for index, owner in zip(asked, self._in_the_way(list(asked.values()), self._age_for_many()), strict=True):
+        for index, owner in zip(asked, self._in_the_way(list(asked.values()), age), strict=True):
             if owner is not None:
                 refused[index] = overlapping(wanted[index].location or "", owner)
         return refused
 
-    def _doubtful(self, wanted: Sequence[model.CatalogPlace]) -> list[int]:
+    def _doubtful(self, wanted: Sequence[model.CatalogPlace], age: float) -> list[int]:
         """
         The indexes of the places that need a closer look.
 
@@ -157,7 +160,7 @@ class Places:
         """
         if not wanted:
             return []
-        roots, owners = self._roots(FRESH_SECONDS), self._all(self._age_for_many())
+        roots, owners = self._roots(FRESH_SECONDS), self._all(age)
         free: dict[int, bool] = {}
         found = []
         for index, one in enumerate(wanted):
@@ -301,9 +304,6 @@ class Places:
 
     def _age(self, *, last_look: bool) -> float:
         return min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS
-
-    def _age_for_many(self) -> float:
-        return max(FRESH_SECONDS, _TIMES_FOR_MANY * self._cost)
 
     def _in_the_way(self, asked: Sequence[_Asked], age: float) -> list[Owner | None]:
         while True:

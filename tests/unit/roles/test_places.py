@@ -14,6 +14,7 @@ from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.locations.places import Places
 from compactor.metastore.model import CatalogPlace, Entity
 from compactor.roles import steps
+from compactor.roles.eligibility import require_eligible
 from tests.unit.roles.tables import visible
 from tests.unit.roles.world import Clock
 
@@ -250,8 +251,17 @@ def test_where_many_are_judged_a_slow_catalog_is_read_seldom(world):
         clock.forward(age)
         assert places.refusals([CatalogPlace.of(facts, None)]) == [None]
         assert len(reads) == wanted
-    places.require_alone(facts.location, facts)
+    require_eligible(places, CatalogPlace.of(facts, None), world.services.layout)
     assert len(reads) == 3
+
+
+def test_what_came_to_overlap_since_the_scan_is_refused_before_the_work(world):
+    """As what it is, for the Worker looks anew; not as a fault of the compaction, after it."""
+    world.services.places = Places(world.database, list, world.clock)
+    table, _ = world.table("t", rows=4), world.table("other", rows=1)
+    world.services.places.refusals([CatalogPlace.of(world.services.catalog.find_table("db", "t"), None)])
+    move_just_now(world, "other", f"file:{table.location}/inside")
+    assert "refused: overlapping-location: " in world.compact(table)
 
 
 @pytest.mark.parametrize(
