@@ -41,12 +41,12 @@ _OPEN = frozenset({QueueState.INITIATED, QueueState.WORKING})
 COLUMNS = (
     OutputColumn("what", "WHAT"),
     OutputColumn("scope", "SCOPE"),
-    OutputColumn("reason", "REASON"),
-    OutputColumn("by", "BY"),
-    OutputColumn("since", "SINCE", show=units.clock),
+    OutputColumn("reason", "REASON", folds=24),
+    OutputColumn("by", "BY", less=1),
+    OutputColumn("since", "SINCE", show=units.clock, less=3),
     OutputColumn("until", "UNTIL", show=units.clock),
-    OutputColumn("cancel", "CANCELS", show=lambda value: "yes" if value else ""),
-    OutputColumn("cleaner", "CLEANER TOO", show=lambda value: "yes" if value else ""),
+    OutputColumn("cancel", "CANCELS", show=lambda value: "yes" if value else "", less=2),
+    OutputColumn("cleaner", "CLEANER TOO", show=lambda value: "yes" if value else "", less=2),
 )
 _PATIENCE_SECONDS = 5.0
 """How long a command waits for ZooKeeper at most."""

@@ -25,7 +25,7 @@ from compactor.words import plural
 _KEY: Final = "initiator.thresholds."
 
 SIMULATED_COLUMNS = (
-    OutputColumn("thresholds", "THRESHOLDS"),
+    OutputColumn("thresholds", "THRESHOLDS", folds=16),
     OutputColumn("due_major", "MAJOR", right=True, show=units.number),
     OutputColumn("due_minor", "MINOR", right=True, show=units.number),
     OutputColumn("bytes", "THEIR SIZE", right=True, show=units.size),

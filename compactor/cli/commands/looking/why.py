@@ -39,13 +39,13 @@ from compactor.words import plural
 COLUMNS = (
     OutputColumn("holds", "HOLDS BACK"),
     OutputColumn("reason", "REASON", people=False),
-    OutputColumn("cause", "BECAUSE"),
+    OutputColumn("cause", "BECAUSE", folds=24),
     OutputColumn("entries", "ENTRIES", right=True, show=units.number),
     OutputColumn("tables", "TABLES", right=True, show=units.number),
     OutputColumn("bytes", "BYTES", right=True, show=units.size),
     OutputColumn("since_ms", "LONGEST", right=True, show=units.milliseconds),
     OutputColumn("example", "SUCH AS"),
-    OutputColumn("remedy", "WHAT ENDS IT"),
+    OutputColumn("remedy", "WHAT ENDS IT", folds=24),
     OutputColumn("ids", "IDS", people=False),
 )
 _LISTED_AT_ONCE: Final = 16
