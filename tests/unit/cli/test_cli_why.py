@@ -1,6 +1,7 @@
 """`compactor why`: each cause once, with what it holds back and what ends it."""
 
 import json
+import shlex
 
 import pytest
 from sqlalchemy import insert, select, update
@@ -8,7 +9,7 @@ from sqlalchemy import insert, select, update
 from compactor.acid.compaction import CompactionKind
 from compactor.cli.commands.looking.why import Alike, Cause, cleaning_causes, record, waiting_cause
 from compactor.cli.control_records import served_pools
-from compactor.control import Denial
+from compactor.control import Denial, Scope
 from compactor.coordination import Member, SeenMember
 from compactor.coordination.model import POOLS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
@@ -53,11 +54,11 @@ def daemon(*roles, pools=None):
         ),
         (
             [],
-            Denial(Reason.PAUSED, "paused by ann"),
+            Denial(Reason.PAUSED, "paused by ann", scope=Scope.parse("rack:7")),
             "no_cleanup is set for shop.orders",
             [daemon("cleaner")],
             [
-                ("paused by ann", "compactor resume (compactor pauses shows what)"),
+                ("paused by ann", "compactor resume --every, which ends all pauses"),
                 ("no_cleanup is set for shop.orders", "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')"),
             ],
         ),
@@ -145,6 +146,37 @@ def test_one_transaction_that_holds_back_two_tables_is_shown_once(shop):
         "shop.events": [(1, "compaction")],
         "shop.events/day=2024-01-01/path=a%2Fb": [(1, "compaction")],
     }
+
+
+@pytest.mark.parametrize("held", ["cleaning", "compaction"])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "--all",
+        "--pool night",
+        '--pool "a\'b"',
+        "--database SHOP",
+        "--database 's*'",
+        "--table shop.orders",
+        "--table 's*.o?ders'",
+    ],
+)
+def test_the_command_for_a_pause_ends_it(shop, held, scope):
+    """As it is printed, a shell may run it: with the pause's own scope, quoted."""
+    words = shlex.split(scope)
+    pool = words if words[0] == "--pool" else []
+    shop.run("enqueue", "shop.orders", *pool)
+    if held == "cleaning":
+        with shop.open() as database:
+            queue = database.schema.compaction_queue
+            ready = {"cq_state": "r", "cq_highest_write_id": 1, "cq_next_txn_id": 1, "cq_commit_time": 1}
+            database.write(lambda connection: connection.execute(update(queue).values(ready)))
+    assert shop.run("pause", *words, "--reason", "month end", "--cleaner").exit_code == 0
+    (remedy,) = [found["remedy"] for found in shop.json("why") if (found["holds"], found["reason"]) == (held, "paused")]
+    program, *command = shlex.split(remedy)
+    assert (program, command[:2]) == ("compactor", ["resume", words[0]])
+    assert shop.run(*command).exit_code == 0
+    assert shop.json("pauses") == []
 
 
 def test_bytes_are_those_that_no_query_reads(shop):

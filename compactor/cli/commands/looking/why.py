@@ -4,6 +4,7 @@ cause once, with what it holds back and the command that ends it.
 """
 
 import gc
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.inspection import CatalogMoment, look
 from compactor.control import Denial, Subject
-from compactor.control.scope import DEFAULT_POOL
+from compactor.control.scope import DEFAULT_POOL, Scope, ScopeKind
 from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
@@ -62,8 +63,6 @@ _RULES: Final[Mapping[Reason, tuple[str, str]]] = {
 }
 """Reasons that are the same for every entry: the cause, and what ends it."""
 _REMEDIES: Final[Mapping[Reason, str]] = {
-    Reason.PAUSED: "compactor resume (compactor pauses shows what)",
-    Reason.DRAINED: "compactor drain HOST --undo",
     Reason.NO_CLEANUP: "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')",
     Reason.UNSUPPORTED_KIND: "Hive's own workers",
 }
@@ -300,8 +299,20 @@ def _blocked(blocker: Blocker) -> Cause:
 
 def _denied(holds: str, denial: Denial) -> Cause:
     until = units.instant(denial.until_ms)
-    remedy = _REMEDIES.get(denial.reason) or (f"time: until {units.clock(until)} UTC" if until else "time")
+    waits = _REMEDIES.get(denial.reason) or (f"time: until {units.clock(until)} UTC" if until else "time")
+    remedy = waits if denial.scope is None else _resume(denial.scope)
     return Cause(holds, denial.reason.value, denial.sentence, remedy)
+
+
+def _resume(scope: Scope) -> str:
+    """The command that ends a pause of this scope; a scope of a newer version has no option of its own."""
+    match scope.kind:
+        case ScopeKind.ALL:
+            return "compactor resume --all"
+        case ScopeKind.UNKNOWN:
+            return "compactor resume --every, which ends all pauses"
+        case kind:
+            return f"compactor resume --{kind.value} {shlex.quote(scope.name)}"
 
 
 def _kept(session: Session, cleaning: Sequence[tuple[QueueEntry, object]]) -> dict[int, str]:
