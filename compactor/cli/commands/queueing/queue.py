@@ -30,7 +30,13 @@ HISTORY_STATES = [state.value.replace(" ", "-") for state in _ENDED]
 
 
 def _by_age(entry: QueueEntry | ForeignEntry) -> tuple[int, int]:
-    moment = entry.enqueue_ms if isinstance(entry, ForeignEntry) else moment_of(entry)
+    match entry:
+        case ForeignEntry():
+            moment = entry.enqueue_ms
+        case HistoryEntry():
+            moment = entry.end_ms
+        case _:
+            moment = moment_of(entry)
     return (moment if moment is not None else 1 << 62, entry.id)
 
 
@@ -41,6 +47,12 @@ _ORDERS: Final[Mapping[str, Callable[[QueueEntry | ForeignEntry], tuple[Any, ...
 }
 """By `--sort`: the id; the time in the state, longest first; the name."""
 _BY_URGENCY: Final = "urgency"
+_HISTORY_ORDERS: Final[Mapping[str, Callable[[HistoryEntry], tuple[Any, ...]]]] = {
+    "id": lambda entry: (-entry.id,),
+    "age": _by_age,
+    "table": lambda entry: (str(entry.entity), -entry.id),
+}
+"""By `--sort`: the id, newest first; the time since the end, longest first; the name, newest first."""
 
 
 def _order(sort: str, *, timed: bool) -> Callable[[QueueEntry | ForeignEntry], tuple[Any, ...]]:
@@ -189,16 +201,31 @@ def _queue_view(
 )
 @click.option("--failed", is_flag=True, help="Only those that failed, were refused, aborted, or didn't initiate.")
 @click.option(
+    "--sort",
+    type=click.Choice(list(_HISTORY_ORDERS)),
+    default="id",
+    show_default=True,
+    help="What comes first; id: the newest; age: what ended longest ago.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
     default=50,
     show_default=True,
-    help="At most so many entries, newest first.",
+    help="At most so many entries, those that come first.",
 )
 @watch_option
 @pass_session
 def history(
-    session: Session, /, *, states: tuple[str, ...], failed: bool, limit: int, watch: float | None, **chosen: Any
+    session: Session,
+    /,
+    *,
+    states: tuple[str, ...],
+    failed: bool,
+    sort: str,
+    limit: int,
+    watch: float | None,
+    **chosen: Any,
 ) -> None:
     """
     Show finished, failed and refused compactions; newest first.
@@ -209,14 +236,16 @@ def history(
         *_states(states),
         *([state for state in _ENDED if state is not QueueState.SUCCEEDED] if failed else []),
     ]
-    watched(session, watch, lambda: session.output.show(_history_view(session, wanted_states, limit, chosen)))
+    watched(session, watch, lambda: session.output.show(_history_view(session, wanted_states, sort, limit, chosen)))
 
 
-def _history_view(session: Session, states: list[QueueState], limit: int, chosen: Mapping[str, Any]) -> View:
+def _history_view(session: Session, states: list[QueueState], sort: str, limit: int, chosen: Mapping[str, Any]) -> View:
     wanted = Wanted.of(session, **chosen)
     everything = all(value is None for value in chosen.values())
-    entries = Queue(session.database()).history(*states, limit=limit if everything else None)
-    shown = wanted.among(entries)[:limit]
+    # The newest of all: no other entry need be read.
+    most = limit if everything and sort == "id" else None
+    entries = Queue(session.database()).history(*states, limit=most)
+    shown = sorted(wanted.among(entries), key=_HISTORY_ORDERS[sort])[:limit]
     work = work_on(session, shown)
     records = [
         {**history_record(entry), **achieved(entry, work.get(entry.id)), **_tracked(session, entry)} for entry in shown
