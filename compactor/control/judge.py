@@ -31,12 +31,14 @@ class Denial:
     Args:
         until_ms: when the reason may end by itself; None: unknown.
         scope: of the pause that denies it; None: the reason is another one.
+        host: the drained one; None: the reason is another one.
     """
 
     reason: Reason
     sentence: str
     until_ms: int | None = None
     scope: Scope | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Judge:
         if (drain := self.drain) is None:
             return None
         why = f": {drain.reason}" if drain.reason else ""
-        return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}")
+        return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}", host=drain.host)
 
     def closed(self) -> Denial | None:
         """Why no compaction at all may begin on this host."""

@@ -91,7 +91,7 @@ def test_what_holds_back_cleaning(blockers, denial, kept, daemons, expected):
 def test_what_keeps_an_entry_waiting(pool, denial, failed, daemons, expected):
     """A pause or window, a failure, a pool that no worker serves; a daemon of an older version doesn't tell its pools."""
     waiting = QueueEntry(1, Entity("shop", "orders"), CompactionKind.MAJOR, QueueState.INITIATED, pool=pool)
-    cause = waiting_cause(waiting, denial, failed, daemons)
+    cause = waiting_cause(waiting, denial, failed, daemons, {})
     assert cause.sentence == expected
     if denial is not None:
         assert cause.remedy == "time: until 2023-11-14 22:13:20 UTC"
@@ -245,3 +245,25 @@ def test_the_queue_says_that_no_worker_serves_a_pool(shop):
     assert (first["waits"], first["waits_because"]) == ("no-worker", "no worker serves pool night")
     assert second["waits"] is None
     assert cause["cause"] == "no worker serves pool night"
+
+
+def test_a_drain_is_a_cause_once_all_workers_of_the_pool_are_drained(shop):
+    """Not while another host serves the pool; the command that is printed undoes it, and then the entry is free."""
+    shop.run("enqueue", "shop.orders")
+    with shop.open() as database:
+        coordinators = [DatabaseCoordinator(database, 5) for _ in range(3)]
+        served = {"h1": ["default"], "h2": ["default"], "h3": ["day"]}
+        for where, (host, pools) in zip(coordinators, served.items(), strict=True):
+            where.join(Member(host, host, 1, "1", ("worker",), extra={POOLS: pools}), ())
+        found = []
+        for host in ("h2", "h1"):
+            assert shop.run("drain", host, "--reason", "new disks").exit_code == 0
+            found.append([shop.json("queue")[0]["waits"], shop.json("why")[0]["reason"]])
+        (cause,) = shop.json("why")
+        assert shop.run(*shlex.split(cause["remedy"])[1:]).exit_code == 0
+        assert shop.json("queue")[0]["waits"] is None
+        for where in coordinators:
+            where.close()
+    assert found == [[None, ""], ["drained", "drained"]]
+    assert cause["cause"].startswith("host h1 is drained by ")
+    assert cause["remedy"] == "compactor drain h1 --undo"

@@ -201,12 +201,13 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
     denied = control_records.waiting(session, waiting)
     told = control_records.stored_failures(session, waiting, denied.values())
+    drained = control_records.drained(session, daemons) if waiting and daemons else {}
     for entry in waiting:
         because = (told[entry.id].reason, told[entry.id].because) if entry.id in told else ("", "")
         waits = (denied.get(entry.id), because, entry.pool)
         if waits not in alike:
             alike[waits] = []
-            held.setdefault(waiting_cause(entry, *waits[:2], daemons), []).append(alike[waits])
+            held.setdefault(waiting_cause(entry, *waits[:2], daemons, drained), []).append(alike[waits])
         alike[waits].append(entry)
     removable = dict.fromkeys(entry.entity for entry, _ in cleaning if entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
@@ -251,7 +252,11 @@ def cleaning_causes(
 
 
 def waiting_cause(
-    entry: QueueEntry, denial: Denial | None, failed: tuple[str, str], daemons: Sequence[SeenMember] | None
+    entry: QueueEntry,
+    denial: Denial | None,
+    failed: tuple[str, str],
+    daemons: Sequence[SeenMember] | None,
+    drained: Mapping[str, Denial],
 ) -> Cause:
     """
     What keeps an entry from being claimed.
@@ -259,12 +264,15 @@ def waiting_cause(
     Args:
         failed: code and sentence of a failure after which the entry is tried again later; empty without one.
         daemons: as for `cleaning_causes`.
+        drained: by host, why its workers claim nothing.
     """
     if denial is not None:
         return _denied(_COMPACTING, denial)
     if failed[0]:
         return Cause(_COMPACTING, failed[0], failed[1], "its next attempt; see compactor queue")
-    if daemons is not None and (denied := control_records.unserved(entry, daemons)) is not None:
+    if daemons is not None and (denied := control_records.unserved(entry, daemons, drained)) is not None:
+        if denied.host is not None:
+            return _denied(_COMPACTING, denied)
         pool = entry.pool or DEFAULT_POOL
         remedy = (
             f"worker.pools: {{{pool}: 1}}; after twelve hours workers without a pool take it"
@@ -299,8 +307,11 @@ def _blocked(blocker: Blocker) -> Cause:
 
 def _denied(holds: str, denial: Denial) -> Cause:
     until = units.instant(denial.until_ms)
-    waits = _REMEDIES.get(denial.reason) or (f"time: until {units.clock(until)} UTC" if until else "time")
-    remedy = waits if denial.scope is None else _resume(denial.scope)
+    remedy = _REMEDIES.get(denial.reason) or (f"time: until {units.clock(until)} UTC" if until else "time")
+    if denial.scope is not None:
+        remedy = _resume(denial.scope)
+    if denial.host is not None:
+        remedy = f"compactor drain {shlex.quote(denial.host)} --undo"
     return Cause(holds, denial.reason.value, denial.sentence, remedy)
 
 

@@ -168,7 +168,9 @@ def _queue_view(
     told = control_records.stored_failures(session, known, denied.values())
     left = [one for one in known if one.state is QueueState.INITIATED and one.id not in denied.keys() | told.keys()]
     if left and (alive := control_records.daemons(session)):
-        denied |= {one.id: denial for one in left if (denial := control_records.unserved(one, alive)) is not None}
+        drained = control_records.drained(session, alive)
+        unserved = {one.id: control_records.unserved(one, alive, drained) for one in left}
+        denied |= {number: denial for number, denial in unserved.items() if denial is not None}
     work = work_on(session, [one for one in known if one.state is QueueState.WORKING])
     records: list[Record] = [
         _foreign_record(entry, now)
