@@ -18,6 +18,7 @@ from compactor.acid.names import AcidDir, DirKind, base_name, delete_delta_name,
 from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
 from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.cli.output import OutputColumn
 from compactor.control.windows import DAY, Once, Recurring, Window
 from compactor.metastore.compaction_queue.urgency import URGENCY
 from compactor.metastore.model import Entity, QueueEntry, QueueState
@@ -890,3 +891,42 @@ def writes() -> SearchStrategy[list[tuple[str, Entity]]]:
     """
     kinds = st.sampled_from(["commit", "commit", "commit", "abort", "queue", "ready"])
     return st.lists(st.tuples(kinds, entities()), max_size=12)
+
+
+# ---- command line: listings
+
+
+def long_names(*, spaces: bool) -> SearchStrategy[str]:
+    """Tables and partitions as people name them: each part has 20 to 60 characters; with `spaces` also in a value."""
+    part = st.text("abcdefgh_0123456789", min_size=20, max_size=60)
+    value = st.text("abc0123456789-_%" + " " * spaces, min_size=1, max_size=40).map(lambda text: f"/day={text}x")
+    return st.builds(lambda database, table, rest: f"{database}.{table}{rest}", part, part, st.just("") | value)
+
+
+def listed_records(columns: Sequence[OutputColumn]) -> SearchStrategy[list[dict[str, object]]]:
+    """Records of a listing: names, sentences with names in them, numbers, times and words, some of them missing."""
+
+    def value(column: OutputColumn) -> SearchStrategy[object]:
+        sentence = st.builds(
+            lambda name, more: f"table {name} is paused by ann@edge1.example.com{more}",
+            long_names(spaces=False),
+            st.sampled_from(["", " until it is resumed: month end", ": hdfs://nn:8020/warehouse/shop.db/t/delta_1_1"]),
+        )
+        if column.key in {"leads", "stands_by", "busy", "read"}:
+            return st.lists(sentence if column.key == "busy" else st.sampled_from(["initiator", "cleaner"]), max_size=3)
+        if column.folds:
+            return sentence
+        if column.key in {"entity", "example", "path", "partition", "scope", "name", "host", "directory"}:
+            return st.none() | long_names(spaces=True)
+        if column.right:
+            return st.none() | st.integers(0, 10**11)
+        return st.none() | st.sampled_from(["major", "ready for cleaning", "2026-01-31T18:00:00+00:00"])
+
+    shown = st.fixed_dictionaries({column.key: value(column) for column in columns})
+    changes = {
+        name: st.integers(0, 10**9)
+        for kind in ("files", "bytes", "rows")
+        for name in (f"{kind}_before", f"{kind}_after")
+    }
+    whole = st.fixed_dictionaries(changes)
+    return st.lists(st.builds(lambda some, more: some | more, shown, whole), min_size=1, max_size=4)

@@ -41,12 +41,12 @@ _OPEN = frozenset({QueueState.INITIATED, QueueState.WORKING})
 COLUMNS = (
     OutputColumn("what", "WHAT"),
     OutputColumn("scope", "SCOPE"),
-    OutputColumn("reason", "REASON"),
-    OutputColumn("by", "BY"),
-    OutputColumn("since", "SINCE", show=units.clock),
+    OutputColumn("reason", "REASON", folds=24),
+    OutputColumn("by", "BY", less=1),
+    OutputColumn("since", "SINCE", show=units.clock, less=3),
     OutputColumn("until", "UNTIL", show=units.clock),
-    OutputColumn("cancel", "CANCELS", show=lambda value: "yes" if value else ""),
-    OutputColumn("cleaner", "CLEANER TOO", show=lambda value: "yes" if value else ""),
+    OutputColumn("cancel", "CANCELS", show=lambda value: "yes" if value else "", less=2),
+    OutputColumn("cleaner", "CLEANER TOO", show=lambda value: "yes" if value else "", less=2),
 )
 _PATIENCE_SECONDS = 5.0
 """How long a command waits for ZooKeeper at most."""
@@ -285,12 +285,28 @@ def daemons(session: Session) -> list[SeenMember] | None:
         return []  # no daemon has been here yet
 
 
-def unserved(entry: QueueEntry, alive: Sequence[SeenMember]) -> Denial | None:
-    """That no daemon's workers take entries of this one's pool; a daemon of an older version doesn't tell its pools."""
-    served = [served_pools(seen) for seen in alive if "worker" in seen.member.roles]
+def drained(session: Session, alive: Sequence[SeenMember]) -> dict[str, Denial]:
+    """Of the drained hosts of these daemons why they claim nothing; empty where that can't be told."""
+    try:
+        with coordinator(session) as where:
+            holds = stored(where)
+    except CompactorError:
+        return {}  # `judge` says so, and answers for each entry
+    judges = {seen.member.host: Judge(Situation(0, holds, host=seen.member.host)) for seen in alive}
+    return {host: denial for host, decide in sorted(judges.items()) if (denial := decide.drained()) is not None}
+
+
+def unserved(entry: QueueEntry, alive: Sequence[SeenMember], drained: Mapping[str, Denial]) -> Denial | None:
+    """
+    That no daemon's workers take entries of this one's pool, or only those of drained hosts.
+
+    A daemon of an older version doesn't tell its pools.
+    """
+    served = [(seen.member.host, served_pools(seen)) for seen in alive if "worker" in seen.member.roles]
     pool = entry.pool or DEFAULT_POOL
-    if any(pools is None or pool in pools for pools in served):
-        return None
+    hosts = [host for host, pools in served if pools is None or pool in pools]
+    if hosts:
+        return drained[min(hosts)] if drained.keys() >= set(hosts) else None
     return Denial(Reason.NO_WORKER, f"no worker serves pool {pool}" if served else "no daemon has workers")
 
 

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 import click
 import yaml
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +28,8 @@ from rich.text import Text
 Record = Mapping[str, object]
 
 WIDEST = 100_000  # characters; lines are folded only for a terminal
+_BETWEEN: Final = 3
+"""Characters between two columns of a table."""
 
 
 class Format(StrEnum):
@@ -51,7 +55,8 @@ class OutputColumn:
         people, programs: whether the column is in tables, and in TSV.
         less: columns with the highest number are left out first where a terminal is too narrow; 0: never.
         whole: makes the text of a table's cell from the whole record; None: `show` does.
-        folds: long texts are folded, down to so many characters, before other columns are left out; 0: only after that.
+        folds: a sentence, which is folded down to so many characters, but not within a name, before other columns are
+            left out; 0: a name or another text that is folded only where a whole line is too short for it.
     """
 
     key: str
@@ -141,32 +146,36 @@ class TableOutput(Output):
     """
     Tables and pictures, drawn by rich; in colour on a terminal unless NO_COLOR is set.
 
-    Columns that matter less are left out where the terminal is too narrow for all.
+    Where the terminal is too narrow for all columns, sentences are folded, then columns that matter less are left out,
+    then sentences and long names stand below each row.
     """
 
     def separate(self, moment: str) -> None:
         click.echo(moment)
 
-    def _columns(self, view: View) -> Sequence[OutputColumn]:
-        return fitting(view.columns, view.records)
+    def _table(self, view: View) -> tuple[RenderableType, str]:
+        return fitted(view.columns, view.records)
 
     def _write(self, view: View) -> None:
         if view.picture is not None:
             draw(view.picture())
         elif view.records:
-            columns = self._columns(view)
-            draw(_folded(columns, view.records))
-            if left := _left_out(view.columns, columns, view.records):
+            drawn, left = self._table(view)
+            draw(drawn)
+            if left:
                 self.say(f"{left}; -o wide shows all")
         if view.footer:
             self.say(view.footer)
 
 
 class WideOutput(TableOutput):
-    """The same with all columns."""
+    """The same with all columns, side by side."""
 
-    def _columns(self, view: View) -> Sequence[OutputColumn]:
-        return view.columns
+    def _table(self, view: View) -> tuple[RenderableType, str]:
+        columns = _filled(view.columns, view.records)
+        width = _console().width
+        widths = _widths([_size(column, view.records, width) for column in columns], width)
+        return _table(columns, view.records, widths), ""
 
 
 class JsonOutput(Output):
@@ -214,61 +223,123 @@ def output_for(name: Format | Literal["table", "wide", "json", "yaml", "tsv"]) -
     return OUTPUTS[Format(name)]()
 
 
-def table(columns: Sequence[OutputColumn], records: Sequence[Record], *, spare: int | None = None) -> Table:
+def part_of_picture(columns: Sequence[OutputColumn], records: Sequence[Record]) -> RenderableType:
+    """A table that fits the terminal; one line below it names the columns that are left out."""
+    drawn, left = fitted(columns, records)
+    return Group(drawn, Text(f"{left}; a wider terminal shows them", style="dim")) if left else drawn
+
+
+def fitted(columns: Sequence[OutputColumn], records: Sequence[Record]) -> tuple[RenderableType, str]:
     """
-    A plain table: bold heading, no frame, no empty columns. When it is too wide for the terminal, text is folded and
-    right-aligned columns stay whole.
+    A table that fits the terminal, and a sentence that names the columns left out of it, empty where none is.
+
+    A name is folded only where it is longer than a line of the terminal. Where stdout is no terminal, nothing is folded
+    or left out.
+    """
+    shown, console = _filled(columns, records), _console()
+    if not console.is_terminal:
+        return _table(shown, records), ""
+    sizes = {column: _size(column, records, console.width) for column in shown}
+    below: list[OutputColumn] = []
+    while True:
+        beside = [column for column in shown if column not in below]
+        while (widths := _widths([sizes[column] for column in beside], console.width)) is None and (
+            least := max(beside, key=lambda column: column.less)
+        ).less:
+            beside.remove(least)
+        if widths is not None:
+            break
+        texts = [column for column in beside if not column.right] or beside
+        below += [column for column in texts if column.folds] or [max(texts, key=lambda column: sizes[column].most)]
+    lines = [column for column in shown if column in below]
+    left = [column.title for column in shown if column not in below and column not in beside]
+    drawn = _with_lines(beside, lines, records, widths) if lines else _table(beside, records, widths)
+    return drawn, f"left out for want of room: {', '.join(left)}" if left else ""
+
+
+class _Size(NamedTuple):
+    """How narrow a column may be, and how wide its longest text is, in characters."""
+
+    least: int
+    most: int
+
+
+def _size(column: OutputColumn, records: Sequence[Record], room: int) -> _Size:
+    """A sentence is folded between words; addresses, and words that no line has room for, are folded anywhere."""
+    texts = [column.title, *(column.text(record).expandtabs() for record in records)]
+    most = max((cell_len(line) for text in texts for line in text.splitlines()), default=0)
+    if not column.folds:
+        return _Size(most, most)
+    words = (cell_len(word) for text in texts for word in text.split() if ":/" not in word and word[0] != "/")
+    return _Size(min(most, max([column.folds, *(length for length in words if length <= room)])), most)
+
+
+def _widths(sizes: Sequence[_Size], room: int) -> list[int] | None:
+    """The width of each column, where all fit: what is to spare goes to those that are folded, in equal parts."""
+    widths = [size.least for size in sizes]
+    spare = room - sum(widths) - _BETWEEN * (len(sizes) - 1)
+    if spare < 0:
+        return None
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index].most - sizes[index].least)
+    for number, index in enumerate(order):
+        more = min(sizes[index].most - sizes[index].least, spare // (len(order) - number))
+        widths[index] += more
+        spare -= more
+    return widths
+
+
+def _table(
+    columns: Sequence[OutputColumn],
+    records: Sequence[Record],
+    widths: Sequence[int] | None = None,
+    *,
+    head: bool = True,
+) -> Table:
+    """
+    A plain table: bold heading, no frame.
 
     Args:
-        spare: characters that a column may be wider than what it may be folded to; None: any number.
+        widths: in characters; None: when the table is too wide for the terminal, text is folded and right-aligned
+            columns stay whole.
     """
-    shown = _filled(columns, records)
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column in shown:
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=head, header_style="bold")
+    given: Sequence[int | None] = [None] * len(columns) if widths is None else widths
+    for column, width in zip(columns, given, strict=True):
         drawn.add_column(
             column.title,
             justify="right" if column.right else "left",
             overflow="fold",
             no_wrap=column.right,
-            max_width=column.folds + spare if spare is not None and column.folds else None,
+            width=width,
         )
     for record in records:
-        drawn.add_row(*(column.text(record) for column in shown))
+        drawn.add_row(*(column.text(record) for column in columns))
     return drawn
 
 
-def part_of_picture(columns: Sequence[OutputColumn], records: Sequence[Record]) -> RenderableType:
-    """A table with the columns that fit the terminal; one line below it names the others."""
-    kept = fitting(columns, records)
-    drawn = _folded(kept, records)
-    left = _left_out(columns, kept, records)
-    return Group(drawn, Text(f"{left}; a wider terminal shows them", style="dim")) if left else drawn
+def _with_lines(
+    beside: Sequence[OutputColumn],
+    below: Sequence[OutputColumn],
+    records: Sequence[Record],
+    widths: Sequence[int],
+) -> RenderableType:
+    """A table in which the values of some columns stand below each row, with their titles."""
+    parts: list[RenderableType] = []
+    for number, record in enumerate(records):
+        if beside:
+            parts.append(_table(beside, [record], widths, head=number == 0))
+        parts += [_line(column, text) for column in below if (text := column.text(record).expandtabs())]
+    return Group(*parts)
 
 
-def fitting(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Sequence[OutputColumn]:
-    """The columns that fit the terminal, those that matter most; all where stdout is no terminal."""
-    console = _console()
-    if not console.is_terminal:
-        return columns
-    kept = [column for column in columns if column.people]
-    while (least := max(kept, key=lambda column: column.less)).less and (
-        _width(table(kept, records, spare=0)) > console.width
-    ):
-        kept.remove(least)
-    return kept
-
-
-def _left_out(columns: Sequence[OutputColumn], kept: Sequence[OutputColumn], records: Sequence[Record]) -> str:
-    left = [column.title for column in _filled(columns, records) if column not in kept]
-    return f"left out for want of room: {', '.join(left)}" if left else ""
-
-
-def _folded(columns: Sequence[OutputColumn], records: Sequence[Record]) -> Table:
-    """The table; where the terminal is too narrow for it, columns that may be folded take the room that others leave."""
-    whole = table(columns, records)
-    folding = sum(column.folds > 0 for column in _filled(columns, records))
-    room = _console().width - _width(table(columns, records, spare=0))
-    return whole if fits_terminal(whole) or not folding or room < 0 else table(columns, records, spare=room // folding)
+def _line(column: OutputColumn, text: str) -> RenderableType:
+    """A title and its value, indented as far as the value's longest word leaves room; a name that fits isn't folded."""
+    room = _console().width
+    words = text.split() if column.folds else text.splitlines()
+    indent = max(0, min(2, room - max(map(cell_len, words), default=0)))
+    fits = column.folds or indent + cell_len(f"{column.title}  {text}") <= room
+    title = Text(column.title, style="bold")
+    return Padding(title.append("  " if fits else "\n", "not bold").append(text, "not bold"), (0, 0, 0, indent))
 
 
 def fits_terminal(drawn: RenderableType) -> bool:

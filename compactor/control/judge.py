@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
 from compactor.control.records import Drain, Holds, Pause
-from compactor.control.scope import Subject, listed
+from compactor.control.scope import Scope, Subject, listed
 from compactor.control.spending import SpendingBudget, room_at, used
 from compactor.control.times import shown
 from compactor.control.windows import Window, WindowStanding, standing
@@ -30,11 +30,15 @@ class Denial:
 
     Args:
         until_ms: when the reason may end by itself; None: unknown.
+        scope: of the pause that denies it; None: the reason is another one.
+        host: the drained one; None: the reason is another one.
     """
 
     reason: Reason
     sentence: str
     until_ms: int | None = None
+    scope: Scope | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class Judge:
         if (drain := self.drain) is None:
             return None
         why = f": {drain.reason}" if drain.reason else ""
-        return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}")
+        return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}", host=drain.host)
 
     def closed(self) -> Denial | None:
         """Why no compaction at all may begin on this host."""
@@ -172,7 +176,10 @@ class Judge:
         """The denial of one pause."""
         until = f"until {shown(pause.until_ms, self._at.zone)}" if pause.until_ms is not None else "until it is resumed"
         return Denial(
-            Reason.PAUSED, f"{pause.scope.words} paused by {pause.by} {until}: {pause.reason}", pause.until_ms
+            Reason.PAUSED,
+            f"{pause.scope.words} paused by {pause.by} {until}: {pause.reason}",
+            pause.until_ms,
+            pause.scope,
         )
 
     def _blackout(self, subject: Subject) -> Denial | None:

@@ -46,13 +46,13 @@ def _people(key: str, title: str, text: Callable[[Record], str], less: int) -> O
 
 
 ACHIEVED_COLUMNS: Final = (
-    _people("files", "FILES", _change("files_before", "files_after", units.number), less=1),
-    _people("bytes", "SIZE", _change("bytes_before", "bytes_after", units.size), less=1),
-    _people("rows", "ROWS", _change("rows_before", "rows_after", units.number), less=6),
-    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size, less=2),
-    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size, less=2),
-    _people("of_predicted", "OF PREDICTED", _of_predicted, less=3),
-    *(OutputColumn(f"{step}_seconds", title, right=True, show=_seconds, less=6) for step, title in (
+    _people("files", "FILES", _change("files_before", "files_after", units.number), less=3),
+    _people("bytes", "SIZE", _change("bytes_before", "bytes_after", units.size), less=3),
+    _people("rows", "ROWS", _change("rows_before", "rows_after", units.number), less=8),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size, less=4),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size, less=4),
+    _people("of_predicted", "OF PREDICTED", _of_predicted, less=5),
+    *(OutputColumn(f"{step}_seconds", title, right=True, show=_seconds, less=8) for step, title in (
         ("waiting", "WAITED"),
         ("planning", "PLANNED"),
         ("writing", "WROTE"),
@@ -71,7 +71,7 @@ ACHIEVED_COLUMNS: Final = (
         "predicted_written",
         "predicted_files",
     )),
-    OutputColumn("worker", "WORKER", less=6),
+    OutputColumn("worker", "WORKER", less=8),
 )  # fmt: skip
 """What an entry of the history achieved, for people and for programs."""
 

@@ -44,13 +44,13 @@ VERDICT_COLUMNS = (
     OutputColumn("stripes", "STRIPES", right=True, show=units.number),
     OutputColumn("bytes", "SIZE", right=True, show=units.size),
     OutputColumn("rows", "ROWS", right=True, show=units.number),
-    OutputColumn("reason", "WHY"),
+    OutputColumn("reason", "WHY", folds=24),
 )
 WHOLE_COLUMNS = (
     OutputColumn("verdict", "VERDICT"),
     OutputColumn("stripes", "PARTS", right=True, show=units.number),
     OutputColumn("bytes", "SIZE", right=True, show=units.size),
-    OutputColumn("reason", "WHY"),
+    OutputColumn("reason", "WHY", folds=24),
 )
 """Of insert-only tables: parts are stripes, row groups, or whole files."""
 _CUT = "cut"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import yaml
-from sqlalchemy import update
+from sqlalchemy import delete, insert, select, update
 
 from compactor.cli.naming import filters
 from compactor.cli.session import Session
@@ -65,6 +65,36 @@ def test_what_is_chosen(queued, words, ids):
 def test_what_the_limit_leaves_out_is_said(queued):
     """In one line on stderr."""
     assert queued.run("queue", "--limit", "1").stderr.endswith("2 more; --limit shows them\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        ("", [3, 2, 1]),
+        ("--sort id", [3, 2, 1]),
+        ("--sort age", [2, 3, 1]),
+        ("--sort table", [2, 3, 1]),
+        ("--sort age --limit 1", [2]),
+        ("--sort age --limit 1 shop.orders", [1]),
+        ("--sort table --limit 2 --failed", [2, 3]),
+    ],
+)
+def test_the_history_is_sorted_before_it_is_cut(queued, words, ids):
+    """By default the newest come first; by age what ended longest ago; by table the names in order."""
+    with queued.open() as database:
+        queue, history = database.schema.compaction_queue, database.schema.completed_compactions
+        names = {"cc_id": "cq_id", "cc_database": "cq_database", "cc_table": "cq_table", "cc_partition": "cq_partition"}
+        ended = {1: 3000, 2: 1000, 3: 2000}
+
+        def end(connection):
+            for row in connection.execute(select(queue)).mappings().all():
+                values = {theirs: row[ours] for theirs, ours in names.items()}
+                values |= {"cc_type": "a", "cc_state": "f", "cc_end": ended[row["cq_id"]]}
+                connection.execute(insert(history).values(values))
+            connection.execute(delete(queue))
+
+        database.write(end)
+    assert [found["id"] for found in queued.json("history", *words.split())] == ids
 
 
 def test_history_is_chosen_likewise(queued):

@@ -1,12 +1,22 @@
 """Answers in four formats, on the right stream."""
 
+import contextlib
+import importlib
+import io
 import json
+import pkgutil
+import re
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.text import Text
 
+import compactor.cli
 from compactor.cli.output import Format, OutputColumn, View, output_for, part_of_picture
+from tests.strategies import listed_records
 
 COLUMNS = (OutputColumn("name", "NAME"), OutputColumn("bytes", "BYTES", right=True, show=lambda value: f"{value} B"))
 RECORDS = [
@@ -142,3 +152,39 @@ def test_a_table_in_a_picture_leaves_columns_out_likewise(monkeypatch, capsys):
     assert "sales.orders/dt=2024-01-01" in shown
     assert "application_17" not in shown
     assert "left out for want of room: JOB; a wider terminal shows them" in shown
+
+
+def listings():
+    """The columns of each listing that a module of the command line has, once."""
+    seen = set()
+    for found in pkgutil.walk_packages(compactor.cli.__path__, "compactor.cli."):
+        for name, value in vars(importlib.import_module(found.name)).items():
+            if isinstance(value, tuple) and value not in seen and {type(one) for one in value} == {OutputColumn}:
+                seen.add(value)
+                yield pytest.param(value, id=f"{found.name}.{name}")
+
+
+@pytest.mark.parametrize("columns", list(listings()))
+@settings(max_examples=20)
+@given(st.data(), st.sampled_from([60, 80]))
+def test_no_listing_breaks_a_name(columns, data, width):
+    """
+    A name that a line has room for stands on one line, in a sentence too; so does each number. What is shown of a
+    record is all of it but the columns that are said to be left out, and no line is wider than the terminal.
+    """
+    records = data.draw(listed_records(columns))
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        for key, value in {"FORCE_COLOR": "1", "TERM": "dumb", "LINES": "20", "COLUMNS": str(width)}.items():
+            patch.setenv(key, value)
+        output_for(Format.TABLE).show(View(columns, records))
+    lines = out.getvalue().splitlines()
+    assert max(map(cell_len, lines), default=0) <= width
+    said = re.fullmatch(r"left out for want of room: (.*); -o wide shows all\n", err.getvalue())
+    left = said[1].split(", ") if said else []
+    for column in columns:
+        if column.people and column.title not in left:
+            for text in (column.text(record) for record in records):
+                for part in text.split() if column.folds else [text]:
+                    assert cell_len(part) > width or "://" in part or any(part in line for line in lines), part
+    assert not {column.title for column in columns if not column.less} & set(left)

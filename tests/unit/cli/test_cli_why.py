@@ -1,6 +1,7 @@
 """`compactor why`: each cause once, with what it holds back and what ends it."""
 
 import json
+import shlex
 
 import pytest
 from sqlalchemy import insert, select, update
@@ -8,7 +9,7 @@ from sqlalchemy import insert, select, update
 from compactor.acid.compaction import CompactionKind
 from compactor.cli.commands.looking.why import Alike, Cause, cleaning_causes, record, waiting_cause
 from compactor.cli.control_records import served_pools
-from compactor.control import Denial
+from compactor.control import Denial, Scope
 from compactor.coordination import Member, SeenMember
 from compactor.coordination.model import POOLS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
@@ -53,11 +54,11 @@ def daemon(*roles, pools=None):
         ),
         (
             [],
-            Denial(Reason.PAUSED, "paused by ann"),
+            Denial(Reason.PAUSED, "paused by ann", scope=Scope.parse("rack:7")),
             "no_cleanup is set for shop.orders",
             [daemon("cleaner")],
             [
-                ("paused by ann", "compactor resume (compactor pauses shows what)"),
+                ("paused by ann", "compactor resume --every, which ends all pauses"),
                 ("no_cleanup is set for shop.orders", "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')"),
             ],
         ),
@@ -90,7 +91,7 @@ def test_what_holds_back_cleaning(blockers, denial, kept, daemons, expected):
 def test_what_keeps_an_entry_waiting(pool, denial, failed, daemons, expected):
     """A pause or window, a failure, a pool that no worker serves; a daemon of an older version doesn't tell its pools."""
     waiting = QueueEntry(1, Entity("shop", "orders"), CompactionKind.MAJOR, QueueState.INITIATED, pool=pool)
-    cause = waiting_cause(waiting, denial, failed, daemons)
+    cause = waiting_cause(waiting, denial, failed, daemons, {})
     assert cause.sentence == expected
     if denial is not None:
         assert cause.remedy == "time: until 2023-11-14 22:13:20 UTC"
@@ -145,6 +146,37 @@ def test_one_transaction_that_holds_back_two_tables_is_shown_once(shop):
         "shop.events": [(1, "compaction")],
         "shop.events/day=2024-01-01/path=a%2Fb": [(1, "compaction")],
     }
+
+
+@pytest.mark.parametrize("held", ["cleaning", "compaction"])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "--all",
+        "--pool night",
+        '--pool "a\'b"',
+        "--database SHOP",
+        "--database 's*'",
+        "--table shop.orders",
+        "--table 's*.o?ders'",
+    ],
+)
+def test_the_command_for_a_pause_ends_it(shop, held, scope):
+    """As it is printed, a shell may run it: with the pause's own scope, quoted."""
+    words = shlex.split(scope)
+    pool = words if words[0] == "--pool" else []
+    shop.run("enqueue", "shop.orders", *pool)
+    if held == "cleaning":
+        with shop.open() as database:
+            queue = database.schema.compaction_queue
+            ready = {"cq_state": "r", "cq_highest_write_id": 1, "cq_next_txn_id": 1, "cq_commit_time": 1}
+            database.write(lambda connection: connection.execute(update(queue).values(ready)))
+    assert shop.run("pause", *words, "--reason", "month end", "--cleaner").exit_code == 0
+    (remedy,) = [found["remedy"] for found in shop.json("why") if (found["holds"], found["reason"]) == (held, "paused")]
+    program, *command = shlex.split(remedy)
+    assert (program, command[:2]) == ("compactor", ["resume", words[0]])
+    assert shop.run(*command).exit_code == 0
+    assert shop.json("pauses") == []
 
 
 def test_bytes_are_those_that_no_query_reads(shop):
@@ -213,3 +245,25 @@ def test_the_queue_says_that_no_worker_serves_a_pool(shop):
     assert (first["waits"], first["waits_because"]) == ("no-worker", "no worker serves pool night")
     assert second["waits"] is None
     assert cause["cause"] == "no worker serves pool night"
+
+
+def test_a_drain_is_a_cause_once_all_workers_of_the_pool_are_drained(shop):
+    """Not while another host serves the pool; the command that is printed undoes it, and then the entry is free."""
+    shop.run("enqueue", "shop.orders")
+    with shop.open() as database:
+        coordinators = [DatabaseCoordinator(database, 5) for _ in range(3)]
+        served = {"h1": ["default"], "h2": ["default"], "h3": ["day"]}
+        for where, (host, pools) in zip(coordinators, served.items(), strict=True):
+            where.join(Member(host, host, 1, "1", ("worker",), extra={POOLS: pools}), ())
+        found = []
+        for host in ("h2", "h1"):
+            assert shop.run("drain", host, "--reason", "new disks").exit_code == 0
+            found.append([shop.json("queue")[0]["waits"], shop.json("why")[0]["reason"]])
+        (cause,) = shop.json("why")
+        assert shop.run(*shlex.split(cause["remedy"])[1:]).exit_code == 0
+        assert shop.json("queue")[0]["waits"] is None
+        for where in coordinators:
+            where.close()
+    assert found == [[None, ""], ["drained", "drained"]]
+    assert cause["cause"].startswith("host h1 is drained by ")
+    assert cause["remedy"] == "compactor drain h1 --undo"

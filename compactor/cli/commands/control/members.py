@@ -14,16 +14,23 @@ COLUMNS = (
     OutputColumn("version", "VERSION"),
     OutputColumn("state", "STATE"),
     OutputColumn(
-        "leads", "LEADS", show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        "leads",
+        "LEADS",
+        show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value),
+        folds=12,
     ),
     OutputColumn(
         "stands_by",
         "STANDS BY",
         show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value),
+        folds=12,
     ),
     OutputColumn("heartbeat_age_ms", "HEARTBEAT", right=True, show=units.milliseconds),
     OutputColumn(
-        "busy", "DOING", show=lambda value: "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+        "busy",
+        "DOING",
+        show=lambda value: "; ".join(map(str, value)) if isinstance(value, list) else str(value),
+        folds=24,
     ),
     OutputColumn("instance", "INSTANCE", people=False),
     OutputColumn("not_led", "NOT LED", people=False),

@@ -20,7 +20,7 @@ COLUMNS = (
     OutputColumn("bytes", "BYTES", right=True, show=units.number),
     OutputColumn("age_ms", "AGE", right=True, show=lambda value: duration(int(str(value)))),
     OutputColumn("proven", "PROVEN", show=lambda value: "yes" if value else "no"),
-    OutputColumn("why", "WHY"),
+    OutputColumn("why", "WHY", folds=24),
     OutputColumn("removed", "REMOVED", show=lambda value: "yes" if value else "no"),
 )
 _MUTEX_SECONDS = 30.0

@@ -30,7 +30,7 @@ COLUMNS = (
     ),
     OutputColumn("bytes", "BYTES", right=True, show=units.number),
     OutputColumn("restorable", "RESTORABLE", show=lambda value: "yes" if value else "no"),
-    OutputColumn("why_not", "WHY NOT"),
+    OutputColumn("why_not", "WHY NOT", folds=24),
     OutputColumn("name", "NAME", less=1),
 )
 _NAMED = 3
@@ -92,7 +92,7 @@ def _undone(session: Session, found: Found, manifest: Manifest, result: str) -> 
             (
                 OutputColumn("entry", "COMPACTION"),
                 OutputColumn("result", "TAKEN AWAY"),
-                OutputColumn("read", "READ AGAIN", show=_names),
+                OutputColumn("read", "READ AGAIN", show=_names, folds=24),
             ),
             [{"entry": manifest.entry, "result": result, "read": list(manifest.read_before)}],
         )

@@ -55,7 +55,7 @@ PARTITION_COLUMNS = (
     OutputColumn("bytes", "SIZE", right=True, show=units.size),
     OutputColumn("due", "DUE"),
     OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
-    OutputColumn("explanation", "WHY"),
+    OutputColumn("explanation", "WHY", folds=24),
 )
 _ENDS: Final = frozenset({Reason.COMPACTION_ABORTED, Reason.NO_CLEANUP})
 """For these the Cleaner doesn't wait: it ends the entry, and the files stay."""

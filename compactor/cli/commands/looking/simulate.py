@@ -36,7 +36,7 @@ def _duration(hours: object) -> str:
 
 
 SIMULATED_COLUMNS = (
-    OutputColumn("thresholds", "THRESHOLDS"),
+    OutputColumn("thresholds", "THRESHOLDS", folds=16),
     OutputColumn("due_major", "MAJOR", right=True, show=units.number),
     OutputColumn("due_minor", "MINOR", right=True, show=units.number),
     OutputColumn("bytes", "THEIR SIZE", right=True, show=units.size),

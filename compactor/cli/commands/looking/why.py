@@ -4,6 +4,7 @@ cause once, with what it holds back and the command that ends it.
 """
 
 import gc
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.inspection import CatalogMoment, look
 from compactor.control import Denial, Subject
-from compactor.control.scope import DEFAULT_POOL
+from compactor.control.scope import DEFAULT_POOL, Scope, ScopeKind
 from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
@@ -39,13 +40,13 @@ from compactor.words import plural
 COLUMNS = (
     OutputColumn("holds", "HOLDS BACK"),
     OutputColumn("reason", "REASON", people=False),
-    OutputColumn("cause", "BECAUSE"),
+    OutputColumn("cause", "BECAUSE", folds=24),
     OutputColumn("entries", "ENTRIES", right=True, show=units.number),
     OutputColumn("tables", "TABLES", right=True, show=units.number),
     OutputColumn("bytes", "BYTES", right=True, show=units.size),
     OutputColumn("since_ms", "LONGEST", right=True, show=units.milliseconds),
     OutputColumn("example", "SUCH AS"),
-    OutputColumn("remedy", "WHAT ENDS IT"),
+    OutputColumn("remedy", "WHAT ENDS IT", folds=24),
     OutputColumn("ids", "IDS", people=False),
 )
 _LISTED_AT_ONCE: Final = 16
@@ -62,8 +63,6 @@ _RULES: Final[Mapping[Reason, tuple[str, str]]] = {
 }
 """Reasons that are the same for every entry: the cause, and what ends it."""
 _REMEDIES: Final[Mapping[Reason, str]] = {
-    Reason.PAUSED: "compactor resume (compactor pauses shows what)",
-    Reason.DRAINED: "compactor drain HOST --undo",
     Reason.NO_CLEANUP: "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')",
     Reason.UNSUPPORTED_KIND: "Hive's own workers",
 }
@@ -202,12 +201,13 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
     denied = control_records.waiting(session, waiting)
     told = control_records.stored_failures(session, waiting, denied.values())
+    drained = control_records.drained(session, daemons) if waiting and daemons else {}
     for entry in waiting:
         because = (told[entry.id].reason, told[entry.id].because) if entry.id in told else ("", "")
         waits = (denied.get(entry.id), because, entry.pool)
         if waits not in alike:
             alike[waits] = []
-            held.setdefault(waiting_cause(entry, *waits[:2], daemons), []).append(alike[waits])
+            held.setdefault(waiting_cause(entry, *waits[:2], daemons, drained), []).append(alike[waits])
         alike[waits].append(entry)
     removable = dict.fromkeys(entry.entity for entry, _ in cleaning if entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
@@ -252,7 +252,11 @@ def cleaning_causes(
 
 
 def waiting_cause(
-    entry: QueueEntry, denial: Denial | None, failed: tuple[str, str], daemons: Sequence[SeenMember] | None
+    entry: QueueEntry,
+    denial: Denial | None,
+    failed: tuple[str, str],
+    daemons: Sequence[SeenMember] | None,
+    drained: Mapping[str, Denial],
 ) -> Cause:
     """
     What keeps an entry from being claimed.
@@ -260,12 +264,15 @@ def waiting_cause(
     Args:
         failed: code and sentence of a failure after which the entry is tried again later; empty without one.
         daemons: as for `cleaning_causes`.
+        drained: by host, why its workers claim nothing.
     """
     if denial is not None:
         return _denied(_COMPACTING, denial)
     if failed[0]:
         return Cause(_COMPACTING, failed[0], failed[1], "its next attempt; see compactor queue")
-    if daemons is not None and (denied := control_records.unserved(entry, daemons)) is not None:
+    if daemons is not None and (denied := control_records.unserved(entry, daemons, drained)) is not None:
+        if denied.host is not None:
+            return _denied(_COMPACTING, denied)
         pool = entry.pool or DEFAULT_POOL
         remedy = (
             f"worker.pools: {{{pool}: 1}}; after twelve hours workers without a pool take it"
@@ -301,7 +308,22 @@ def _blocked(blocker: Blocker) -> Cause:
 def _denied(holds: str, denial: Denial) -> Cause:
     until = units.instant(denial.until_ms)
     remedy = _REMEDIES.get(denial.reason) or (f"time: until {units.clock(until)} UTC" if until else "time")
+    if denial.scope is not None:
+        remedy = _resume(denial.scope)
+    if denial.host is not None:
+        remedy = f"compactor drain {shlex.quote(denial.host)} --undo"
     return Cause(holds, denial.reason.value, denial.sentence, remedy)
+
+
+def _resume(scope: Scope) -> str:
+    """The command that ends a pause of this scope; a scope of a newer version has no option of its own."""
+    match scope.kind:
+        case ScopeKind.ALL:
+            return "compactor resume --all"
+        case ScopeKind.UNKNOWN:
+            return "compactor resume --every, which ends all pauses"
+        case kind:
+            return f"compactor resume --{kind.value} {shlex.quote(scope.name)}"
 
 
 def _kept(session: Session, cleaning: Sequence[tuple[QueueEntry, object]]) -> dict[int, str]:

@@ -22,7 +22,7 @@ COLUMNS = (
     OutputColumn("entity", "COMPACTION OF"),
     OutputColumn("kind", "KIND"),
     OutputColumn("state", "STATE"),
-    OutputColumn("message", "MESSAGE"),
+    OutputColumn("message", "MESSAGE", folds=24),
 )
 HIGHEST_ID = (1 << 63) - 1
 """The highest value of CQ_ID."""

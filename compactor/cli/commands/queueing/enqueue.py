@@ -36,7 +36,7 @@ COLUMNS = (
     OutputColumn("entity", "COMPACTION OF"),
     OutputColumn("kind", "KIND"),
     OutputColumn("state", "STATE"),
-    OutputColumn("message", "MESSAGE"),
+    OutputColumn("message", "MESSAGE", folds=24),
 )
 
 MANY_COLUMNS = (*COLUMNS[:-1], OutputColumn("refused", "REFUSED"), COLUMNS[-1])

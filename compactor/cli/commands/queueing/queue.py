@@ -30,7 +30,13 @@ HISTORY_STATES = [state.value.replace(" ", "-") for state in _ENDED]
 
 
 def _by_age(entry: QueueEntry | ForeignEntry) -> tuple[int, int]:
-    moment = entry.enqueue_ms if isinstance(entry, ForeignEntry) else moment_of(entry)
+    match entry:
+        case ForeignEntry():
+            moment = entry.enqueue_ms
+        case HistoryEntry():
+            moment = entry.end_ms
+        case _:
+            moment = moment_of(entry)
     return (moment if moment is not None else 1 << 62, entry.id)
 
 
@@ -41,6 +47,12 @@ _ORDERS: Final[Mapping[str, Callable[[QueueEntry | ForeignEntry], tuple[Any, ...
 }
 """By `--sort`: the id; the time in the state, longest first; the name."""
 _BY_URGENCY: Final = "urgency"
+_HISTORY_ORDERS: Final[Mapping[str, Callable[[HistoryEntry], tuple[Any, ...]]]] = {
+    "id": lambda entry: (-entry.id,),
+    "age": _by_age,
+    "table": lambda entry: (str(entry.entity), -entry.id),
+}
+"""By `--sort`: the id, newest first; the time since the end, longest first; the name, newest first."""
 
 
 def _order(sort: str, *, timed: bool) -> Callable[[QueueEntry | ForeignEntry], tuple[Any, ...]]:
@@ -74,8 +86,8 @@ QUEUE_COLUMNS = (
     OutputColumn("pool", "POOL", less=2),
     OutputColumn("urgency", "URGENCY", right=True, less=6),
     OutputColumn("waits", "WAITS FOR", people=False),
-    OutputColumn("waits_because", "WAITS BECAUSE"),
-    OutputColumn("broke_down", "BROKE DOWN", programs=False, less=1),
+    OutputColumn("waits_because", "WAITS BECAUSE", folds=24),
+    OutputColumn("broke_down", "BROKE DOWN", programs=False, less=1, folds=24),
     OutputColumn("failures", "FAILURES", people=False),
     OutputColumn("last_failure", "LAST FAILURE", people=False),
     OutputColumn("worker", "WORKER", less=3),
@@ -83,17 +95,17 @@ QUEUE_COLUMNS = (
     OutputColumn("application", "APPLICATION", programs=False, less=4),
     OutputColumn("job", "JOB", people=False),
     OutputColumn("tracking_url", "TRACKING URL", people=False),
-    OutputColumn("message", "MESSAGE"),
+    OutputColumn("message", "MESSAGE", folds=32),
 )
 HISTORY_COLUMNS = (
     *ENTITY_COLUMNS,
     OutputColumn("kind", "KIND"),
     OutputColumn("state", "STATE"),
-    OutputColumn("ended", "ENDED", show=units.clock),
-    OutputColumn("duration_ms", "TOOK", right=True, show=units.milliseconds),
+    OutputColumn("ended", "ENDED", show=units.clock, less=1),
+    OutputColumn("duration_ms", "TOOK", right=True, show=units.milliseconds, less=2),
     *ACHIEVED_COLUMNS,
-    OutputColumn("highest_write_id", "WRITE ID", right=True, less=5),
-    OutputColumn("application", "APPLICATION", programs=False, less=4),
+    OutputColumn("highest_write_id", "WRITE ID", right=True, less=7),
+    OutputColumn("application", "APPLICATION", programs=False, less=6),
     OutputColumn("job", "JOB", people=False),
     OutputColumn("tracking_url", "TRACKING URL", people=False),
     OutputColumn("message", "MESSAGE", folds=32),
@@ -156,7 +168,9 @@ def _queue_view(
     told = control_records.stored_failures(session, known, denied.values())
     left = [one for one in known if one.state is QueueState.INITIATED and one.id not in denied.keys() | told.keys()]
     if left and (alive := control_records.daemons(session)):
-        denied |= {one.id: denial for one in left if (denial := control_records.unserved(one, alive)) is not None}
+        drained = control_records.drained(session, alive)
+        unserved = {one.id: control_records.unserved(one, alive, drained) for one in left}
+        denied |= {number: denial for number, denial in unserved.items() if denial is not None}
     work = work_on(session, [one for one in known if one.state is QueueState.WORKING])
     records: list[Record] = [
         _foreign_record(entry, now)
@@ -189,16 +203,31 @@ def _queue_view(
 )
 @click.option("--failed", is_flag=True, help="Only those that failed, were refused, aborted, or didn't initiate.")
 @click.option(
+    "--sort",
+    type=click.Choice(list(_HISTORY_ORDERS)),
+    default="id",
+    show_default=True,
+    help="What comes first; id: the newest; age: what ended longest ago.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
     default=50,
     show_default=True,
-    help="At most so many entries, newest first.",
+    help="At most so many entries, those that come first.",
 )
 @watch_option
 @pass_session
 def history(
-    session: Session, /, *, states: tuple[str, ...], failed: bool, limit: int, watch: float | None, **chosen: Any
+    session: Session,
+    /,
+    *,
+    states: tuple[str, ...],
+    failed: bool,
+    sort: str,
+    limit: int,
+    watch: float | None,
+    **chosen: Any,
 ) -> None:
     """
     Show finished, failed and refused compactions; newest first.
@@ -209,14 +238,16 @@ def history(
         *_states(states),
         *([state for state in _ENDED if state is not QueueState.SUCCEEDED] if failed else []),
     ]
-    watched(session, watch, lambda: session.output.show(_history_view(session, wanted_states, limit, chosen)))
+    watched(session, watch, lambda: session.output.show(_history_view(session, wanted_states, sort, limit, chosen)))
 
 
-def _history_view(session: Session, states: list[QueueState], limit: int, chosen: Mapping[str, Any]) -> View:
+def _history_view(session: Session, states: list[QueueState], sort: str, limit: int, chosen: Mapping[str, Any]) -> View:
     wanted = Wanted.of(session, **chosen)
     everything = all(value is None for value in chosen.values())
-    entries = Queue(session.database()).history(*states, limit=limit if everything else None)
-    shown = wanted.among(entries)[:limit]
+    # The newest of all: no other entry need be read.
+    most = limit if everything and sort == "id" else None
+    entries = Queue(session.database()).history(*states, limit=most)
+    shown = sorted(wanted.among(entries), key=_HISTORY_ORDERS[sort])[:limit]
     work = work_on(session, shown)
     records = [
         {**history_record(entry), **achieved(entry, work.get(entry.id)), **_tracked(session, entry)} for entry in shown

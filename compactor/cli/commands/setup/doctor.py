@@ -68,8 +68,8 @@ class Finding:
 COLUMNS = (
     OutputColumn("check", "CHECK"),
     OutputColumn("standing", "IS"),
-    OutputColumn("sentence", "FOUND"),
-    OutputColumn("remedy", "REMEDY"),
+    OutputColumn("sentence", "FOUND", folds=24),
+    OutputColumn("remedy", "REMEDY", folds=24),
 )
 _CLOCK_SECONDS: Final = 5.0
 _JAVA: Final = 17

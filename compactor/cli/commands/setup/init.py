@@ -14,8 +14,8 @@ from compactor.settings.database import hide_password
 
 COLUMNS = (
     OutputColumn("key", "SETTING"),
-    OutputColumn("value", "VALUE"),
-    OutputColumn("source", "FROM"),
+    OutputColumn("value", "VALUE", folds=15),
+    OutputColumn("source", "FROM", folds=15),
 )
 
 
