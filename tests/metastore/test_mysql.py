@@ -7,7 +7,7 @@ import time
 
 import pymysql
 import pytest
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import event, func, insert, select, text, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import Judge, Situation
@@ -16,6 +16,7 @@ from compactor.control.scope import Scope
 from compactor.coordination.sql.table import StateTable
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.metastore.candidates import Initiating
+from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import Request
@@ -235,6 +236,88 @@ def test_the_table_of_our_own(shared_database):
     assert state.read("members/a") is not None
     with shared_database.transaction() as connection:
         connection.execute(text("DROP TABLE COMPACTOR_STATE"))
+
+
+MEGABYTE = 1_048_576
+
+
+@pytest.fixture
+def small_packets(request, database_4):
+    """The server takes a megabyte at once, less than any product does as delivered; connections know it anew."""
+    server = server_of(request, database_4)
+    with server.connection("mysql") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.max_allowed_packet")
+        (before,) = cursor.fetchone()
+    server.sql("mysql", f"SET GLOBAL max_allowed_packet = {MEGABYTE}")
+    database_4.close()
+    yield
+    server.sql("mysql", f"SET GLOBAL max_allowed_packet = {before}")
+    database_4.close()
+
+
+@pytest.mark.usefixtures("small_packets")
+def test_the_longest_lists_fit_into_small_packets(database_4):
+    """A list of as many names as a statement may hold, each as long as a column takes, many requests among them."""
+    hive = Hive(database_4)
+    dialect = database_4.dialect
+    tables = [f"t{number}".ljust(128, "x") for number in range(20)]
+    each = dialect.pairs_at_once // len(tables)
+    ids = [hive.create_table(f"db.{table}", keys=(("p", "string"),)) for table in tables]
+    long = [Entity("db", tables[0], f"p={number:0765}") for number in range(dialect.at_once)]
+    pairs = [Entity("db", table, one.partition) for table in tables for one in long[:each]]
+    for tbl_id in ids:
+        hive.add_partitions(tbl_id, [long[0].partition])
+    hive.add_partitions(ids[0], [long[-1].partition])
+    sent = []
+
+    @event.listens_for(database_4.engine, "before_cursor_execute")
+    def note(_connection, cursor, statement, parameters, _context, many):
+        sent.append(0 if many else len(cursor.mogrify(statement, parameters or None).encode()))
+
+    catalog = Catalog(database_4)
+    assert set(catalog.facts_for(long)) == {long[0], long[-1]}
+    assert max(sent) > MEGABYTE // 2
+    assert len(catalog.facts_for(pairs)) == len(tables)
+    hive.write(f"db.{tables[1]}", long[0].partition)
+    initiating = Initiating(database_4)
+    reached = initiating.look(None).reached
+    found = initiating.look(reached, also=pairs).whole().candidates
+    assert [candidate.entity for candidate in found] == [Entity("db", tables[1], long[0].partition)]
+    queue = Queue(database_4)
+    assert all(one.accepted for one in queue.enqueue_all([Request(one, CompactionKind.MAJOR) for one in long]))
+    assert len(queue.entries()) == len(long)
+
+
+@pytest.mark.usefixtures("small_packets")
+def test_a_message_longer_than_a_packet(database_4):
+    """An entry fails with as much of its error message as fits, and isn't left working."""
+    queue = Queue(database_4)
+    queue.enqueue(LOWER, CompactionKind.MAJOR)
+    queue.mark_failed(queue.claim("w", "1"), "€'" * MEGABYTE)
+    (failed,) = queue.history()
+    assert failed.state is QueueState.FAILED
+    assert failed.error_message == ("€'" * MEGABYTE)[:100_000]
+    assert queue.entries() == []
+
+
+@pytest.mark.usefixtures("small_packets")
+@pytest.mark.parametrize("size", [MEGABYTE, 2 * MEGABYTE, 20 * MEGABYTE])
+def test_a_statement_larger_than_a_packet(database_4, size):
+    """It is refused in one line that names the setting, and isn't repeated; nothing of its transaction stays."""
+    aux = database_4.schema.aux_table
+    tried = []
+
+    def change(connection):
+        tried.append(connection.execute(insert(aux).values(mt_key1="x", mt_key2=0)))
+        connection.execute(update(aux).values(mt_key2=0).where(aux.c.mt_key1 == "x" * size))
+
+    with pytest.raises(CompactorError, match="larger than the server's max_allowed_packet") as caught:
+        database_4.write(change)
+    assert type(caught.value) is CompactorError
+    assert len(tried) == 1
+    assert database_4.read(lambda connection: connection.execute(select(aux.c.mt_key1)).all()) == []
+    fits = select(func.length("x" * (MEGABYTE - 200)))
+    assert database_4.glance(lambda connection: connection.scalar(fits)) == MEGABYTE - 200
 
 
 def test_openers_exclude_who_takes_the_table_alone(database_4):
