@@ -14,7 +14,7 @@ from compactor.control.judge import Judge, Situation
 from compactor.control.records import Holds, Pause
 from compactor.control.scope import Scope
 from compactor.coordination.sql.table import StateTable
-from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
+from compactor.errors import CompactorError, MutexHeldError, RefusedError, RetryableError, UnreachableError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
@@ -334,6 +334,73 @@ def test_openers_exclude_who_takes_the_table_alone(database_4):
         assert thread.is_alive()
     thread.join()
     assert results[0].open == (opened,)
+
+
+@pytest.fixture
+def at_hives_mutexes(database_4, request):
+    """
+    Connections that ask for mutexes as Hive's TxnStoreMutex does, at the server's own REPEATABLE READ: a key that isn't
+    there locks the gap in which it would be, for others too (HIVE-28669).
+    """
+    server, name = server_of(request, database_4), database_4.engine.url.database
+    server.sql(name, "TRUNCATE TABLE AUX_TABLE")  # what only was deleted would part the gap
+    with contextlib.ExitStack() as stack:
+
+        def ask(key):
+            connection = stack.enter_context(server.connection(name))
+            cursor = connection.cursor()
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.begin()
+            found = cursor.execute("SELECT MT_KEY1 FROM AUX_TABLE WHERE MT_KEY1 = %s AND MT_KEY2 = 0 FOR UPDATE", [key])
+            assert found == 0
+            return connection
+
+        yield ask
+
+
+@pytest.mark.parametrize("key", ["Cleaner", "Initiator", "HouseKeeper"])
+def test_a_mutex_beside_a_deadlock_of_hives(database_4, request, at_hives_mutexes, key):
+    """
+    Two of Hive's threads that make the rows of their mutexes wait for each other, and one of them is rolled back. Ours,
+    which makes a row at that moment, waits for both and holds nothing: it isn't the victim, and gets its mutex.
+    """
+    asking = {name: at_hives_mutexes(name) for name in ("HouseKeeper", "Initiator")}
+    server = server_of(request, database_4)
+    taken, lost = [], []
+
+    def ours():
+        with database_4.mutex(key) as mutex:
+            taken.append(mutex.value)
+
+    def hives(name):
+        try:
+            asking[name].cursor().execute("INSERT INTO AUX_TABLE (MT_KEY1, MT_KEY2) VALUES (%s, 0)", [name])
+            asking[name].commit()
+        except pymysql.OperationalError as error:
+            lost.append(error.args[0])
+
+    threads = [threading.Thread(target=ours)]
+    threads[0].start()
+    inserting = f"USER = '{USER}' AND INFO LIKE 'INSERT INTO%AUX_TABLE%'"  # it waits: its row falls into the gap
+    with server.connection("information_schema") as connection, connection.cursor() as cursor:
+        while not cursor.execute(f"SELECT ID FROM PROCESSLIST WHERE {inserting}") and threads[0].is_alive():
+            time.sleep(0.01)
+    threads += [threading.Thread(target=hives, args=[name]) for name in asking]
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (taken, lost) == ([0], [1213])
+
+
+def test_a_mutex_whose_row_cannot_be_made_is_held(database_4, at_hives_mutexes):
+    """While one of Hive's locks the gap, ours takes the mutex for held: the cycle is left out, and nothing failed."""
+    hives = at_hives_mutexes("Initiator")
+    with pytest.raises(MutexHeldError, match="mutex Cleaner is held"), database_4.mutex("Cleaner", wait_seconds=1):
+        raise AssertionError
+    hives.rollback()
+    with database_4.mutex("Cleaner", wait_seconds=1):
+        pass
 
 
 def test_a_lock_table_without_its_row(database_4):
