@@ -2,6 +2,11 @@
 
 # ruff: noqa: F811 - fixtures ask for imported ones by name
 
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from compactor.metastore.db.database import Database
@@ -21,6 +26,7 @@ from tests.metastore.databases import (  # noqa: F401 - fixtures among them
     require_schema,
     server_of,
 )
+from tests.needs import missing
 
 
 @pytest.fixture(params=kinds((*EVERY, *STAND_INS)))
@@ -138,3 +144,30 @@ def real_hive_4(shared_database_4, parties):
 def real_hive_3(database_3, parties):
     """Hive 3.1.3's on `database_3`."""
     return real_client(database_3, parties)
+
+
+@pytest.fixture(scope="session")
+def certificates():
+    """An authority of our own with a certificate for the name localhost, and another authority."""
+    if shutil.which("openssl") is None:
+        missing("openssl isn't installed")
+    with tempfile.TemporaryDirectory(
+        prefix="compactor-certificates-"
+    ) as name:  # pytest's are shut to servers' accounts
+        yield _certified(Path(name))
+
+
+def _certified(folder):
+    folder.chmod(0o755)
+    names = folder / "names"
+    names.write_text("subjectAltName=DNS:localhost\n")
+    for command in (
+        "req -x509 -newkey rsa:2048 -nodes -keyout other.key -out other.pem -days 2 -subj /CN=other",
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
+        "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost",
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
+    ):
+        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    return folder

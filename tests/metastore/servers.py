@@ -381,14 +381,17 @@ class PostgresServer(Lending):
 
 
 @contextlib.contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(*options: str) -> Iterator[PostgresServer]:
     """
     A server for as long as the block runs.
+
+    Args:
+        options: as for `PostgresServer`.
 
     Raises:
         UnavailableError: there is none here.
     """
-    server = PostgresServer()
+    server = PostgresServer(*options)
     try:
         server.start()
         yield server

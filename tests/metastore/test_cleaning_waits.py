@@ -1,11 +1,16 @@
 """When a finished compaction may be cleaned: who holds it back, and for how long."""
 
+import json
+
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import delete, update
 
+from compactor.cli.root import cli
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import COMPACTION, READ_ONLY
 from compactor.reasons import Reason
 from tests.metastore.ready import compacted, judged, reasons
@@ -250,6 +255,77 @@ def test_a_restart_forgets_and_waits_again(database_3, hive_3):
     hive_3.lock("db.t")
     assert reasons(cleaning, number) == []
     assert reasons(Cleaning(database_3), number) == [Reason.HELD_LOCK]
+
+
+@pytest.fixture
+def why(database_3, tmp_path):
+    """`compactor why` on the metastore: the transactions that hold cleaning back, by id, each with what is said."""
+    config = tmp_path / "compactor.yaml"
+    url = database_3.engine.url.render_as_string(hide_password=False)
+    config.write_text(f"database:\n  url: {url}\n", encoding="utf-8")
+
+    def run(*target):
+        result = CliRunner().invoke(cli, ["--config", str(config), "-o", "json", "why", *target])
+        assert result.exit_code == 0, result.stderr
+        causes = [found["cause"] for found in json.loads(result.stdout) if found["reason"] == "open-transaction"]
+        return {int(cause.split()[1]): cause.partition("; ")[2] for cause in causes}
+
+    return run
+
+
+ELSEWHERE = "its locks are all elsewhere, on {}; a query of Hive asks for all its locks at once"
+
+
+def test_why_tells_on_hive_3_by_what_a_transaction_sees_the_table(database_3, hive_3, why):
+    """
+    Asked for one table, it tells a lock there or a write id of the table from no lock yet, and from locks elsewhere.
+    The Cleaner waits for all of them; over all tables nothing is told of one.
+    """
+    hive_3.add_partitions(hive_3.create_table(keys=(("p", "string"),)), ["p=1", "p=2"])
+    number, _ = compacted(database_3, hive_3, "db.t/p=1")
+    begun = {
+        name: hive_3.begin()
+        for name in ("reader", "other partition", "writer", "keeper", "compiling", "other table", "many")
+    }
+    hive_3.lock("db.t", txn_id=begun["reader"])
+    hive_3.lock("db.t", "p=2", txn_id=begun["other partition"])
+    hive_3.touch(begun["writer"], partition="p=1")
+    hive_3.allocate(begun["keeper"])
+    hive_3.allocate(begun["compiling"], "db.another")
+    hive_3.touch(begun["other table"], "db.another")
+    places = ("db.a", "db.b", "db.c", "db.d", "db.")
+    hive_3.ask(begun["many"], *(hive_3.component(name, "p=1" if name == "db.a" else None) for name in places))
+    may = "it has no lock yet: it may come to read db.t/p=1"
+    expected = {
+        "reader": "it has a lock on db.t",
+        "other partition": ELSEWHERE.format("db.t/p=2"),
+        "writer": "it has a lock on db.t/p=1 and a write id of db.t",
+        "keeper": "it has a write id of db.t",
+        "compiling": may,
+        "other table": ELSEWHERE.format("db.another"),
+        "many": ELSEWHERE.format("db, db.a/p=1, db.b, …"),
+    }
+    told = {begun[name]: words for name, words in expected.items()}
+    assert why("db.t/p=1") == why("db.t") == why("db") == told
+    held = {blocker.holder.txn_id for blocker in judged(Cleaning(database_3), number).blockers if blocker.holder}
+    assert held >= told.keys()
+    assert set(why().values()) == {""}
+    compacted(database_3, hive_3, "db.t/p=2")
+    both = why("db.t")
+    assert both[begun["other partition"]] == "it has a lock on db.t/p=2"
+    assert both[begun["compiling"]] == "it has no lock yet: it may come to read db.t"
+    compacted(database_3, hive_3, "db.another")
+    assert set(why("db").values()) == {""}
+
+
+def test_a_transaction_that_has_ended_is_tied_to_nothing(database_3, hive_3):
+    """Its locks went with it: it isn't taken for one that compiles."""
+    reader = hive_3.begin()
+    hive_3.lock("db.t", txn_id=reader)
+    cleaning = Cleaning(database_3)
+    assert cleaning.ties(Entity("db", "t"), [reader]) == {reader: "it has a lock on db.t"}
+    hive_3.commit(reader)
+    assert cleaning.ties(Entity("db", "t"), [reader]) == {}
 
 
 def test_a_lock_without_transaction_counts_on_hive_4_too(database_4, hive_4):

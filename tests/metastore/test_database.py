@@ -1,12 +1,14 @@
 """Reaching a database, and recognising its schema."""
 
 import contextlib
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.errors import CompactorError, RefusedError, RetryableError, SettingsError, UnreachableError
@@ -14,7 +16,8 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects.sqlite import SQLite
 from compactor.reasons import Reason
 from tests.metastore.connections import message_of
-from tests.metastore.servers import GUARDED, PASSWORD
+from tests.metastore.databases import require_schema
+from tests.metastore.servers import GUARDED, PASSWORD, postgres_server
 
 
 def test_the_schema_is_recognised_by_its_tables(database):
@@ -77,6 +80,60 @@ def test_a_wrong_password_is_one_line_without_it(postgres):
 def test_a_missing_database_is_one_line(postgres):
     """A database name that doesn't exist is reported as such."""
     assert '"nowhere" does not exist' in message_of(Database(postgres.url("nowhere")).connect, UnreachableError)
+
+
+ENCRYPTED = text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+
+
+def encrypted(url):
+    """Whether the connection that this address leads to is encrypted."""
+    with Database(url) as database:
+        return database.read(lambda connection: connection.scalar(ENCRYPTED))
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("postgres")
+def test_tls_of_postgresql(certificates):
+    """
+    The address says how the server is known: by the authority and its name, by the authority alone, or not at all;
+    without a word the connection is encrypted if the server can. One that can't be known so is refused in one line.
+    """
+    key = certificates / "postgres.key"  # the server takes none that others may read
+    shutil.copy(certificates / "server.key", key)
+    key.chmod(0o600)
+    if os.geteuid() == 0:
+        shutil.chown(key, "postgres")
+    files = (f"ssl_cert_file={certificates}/server.pem", f"ssl_key_file={key}")
+    with postgres_server("ssl=on", *files) as server:
+        url = server.create(require_schema("postgres-4"))
+        named = url.replace("127.0.0.1", "localhost")
+        for known in (
+            named,
+            f"{url}?sslmode=require",
+            f"{url}?sslmode=verify-ca&sslrootcert={certificates}/ca.pem",
+            f"{named}?sslmode=verify-full&sslrootcert={certificates}/ca.pem",
+        ):
+            assert encrypted(known)
+        assert not encrypted(f"{url}?sslmode=disable")
+        for unknown, words in (
+            (
+                f"{url}?sslmode=verify-full&sslrootcert={certificates}/ca.pem",
+                'does not match host name "127.0.0.1"',
+            ),
+            (f"{named}?sslmode=verify-full&sslrootcert={certificates}/other.pem", "certificate verify failed"),
+            (f"{named}?sslmode=verify-ca&sslrootcert={certificates}/other.pem", "certificate verify failed"),
+            (f"{named}?sslmode=verify-full&sslrootcert={certificates}/nowhere.pem", "nowhere.pem"),
+        ):
+            assert words in message_of(Database(unknown).connect, UnreachableError)
+
+
+@pytest.mark.postgres
+def test_a_postgresql_without_tls(postgres):
+    """It is refused in one line where the address asks for TLS, and served where it doesn't."""
+    url = postgres.create(require_schema("postgres-4"))
+    assert not encrypted(url)
+    line = message_of(Database(f"{url}?sslmode=require").connect, UnreachableError)
+    assert "server does not support SSL, but SSL was required" in line
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,22 @@
 """What is peculiar to MySQL and MariaDB: collations, character sets, counts of rows, waits, settings of the server."""
 
 import contextlib
-import shutil
 import socketserver
-import subprocess
 import threading
 import time
 
 import pymysql
 import pytest
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import event, func, insert, select, text, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import Judge, Situation
 from compactor.control.records import Holds, Pause
 from compactor.control.scope import Scope
 from compactor.coordination.sql.table import StateTable
-from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
+from compactor.errors import CompactorError, MutexHeldError, RefusedError, RetryableError, UnreachableError
 from compactor.metastore.candidates import Initiating
+from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import Request
@@ -32,7 +31,6 @@ from tests.metastore.databases import kinds, metastore, require_schema, server_o
 from tests.metastore.mysql_server import MySQLServer
 from tests.metastore.proofs import proof
 from tests.metastore.servers import GUARDED, PASSWORD, USER
-from tests.needs import missing
 
 LOWER, UPPER = Entity("db", "t", "p=a"), Entity("db", "t", "p=A")
 
@@ -240,6 +238,88 @@ def test_the_table_of_our_own(shared_database):
         connection.execute(text("DROP TABLE COMPACTOR_STATE"))
 
 
+MEGABYTE = 1_048_576
+
+
+@pytest.fixture
+def small_packets(request, database_4):
+    """The server takes a megabyte at once, less than any product does as delivered; connections know it anew."""
+    server = server_of(request, database_4)
+    with server.connection("mysql") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.max_allowed_packet")
+        (before,) = cursor.fetchone()
+    server.sql("mysql", f"SET GLOBAL max_allowed_packet = {MEGABYTE}")
+    database_4.close()
+    yield
+    server.sql("mysql", f"SET GLOBAL max_allowed_packet = {before}")
+    database_4.close()
+
+
+@pytest.mark.usefixtures("small_packets")
+def test_the_longest_lists_fit_into_small_packets(database_4):
+    """A list of as many names as a statement may hold, each as long as a column takes, many requests among them."""
+    hive = Hive(database_4)
+    dialect = database_4.dialect
+    tables = [f"t{number}".ljust(128, "x") for number in range(20)]
+    each = dialect.pairs_at_once // len(tables)
+    ids = [hive.create_table(f"db.{table}", keys=(("p", "string"),)) for table in tables]
+    long = [Entity("db", tables[0], f"p={number:0765}") for number in range(dialect.at_once)]
+    pairs = [Entity("db", table, one.partition) for table in tables for one in long[:each]]
+    for tbl_id in ids:
+        hive.add_partitions(tbl_id, [long[0].partition])
+    hive.add_partitions(ids[0], [long[-1].partition])
+    sent = []
+
+    @event.listens_for(database_4.engine, "before_cursor_execute")
+    def note(_connection, cursor, statement, parameters, _context, many):
+        sent.append(0 if many else len(cursor.mogrify(statement, parameters or None).encode()))
+
+    catalog = Catalog(database_4)
+    assert set(catalog.facts_for(long)) == {long[0], long[-1]}
+    assert max(sent) > MEGABYTE // 2
+    assert len(catalog.facts_for(pairs)) == len(tables)
+    hive.write(f"db.{tables[1]}", long[0].partition)
+    initiating = Initiating(database_4)
+    reached = initiating.look(None).reached
+    found = initiating.look(reached, also=pairs).whole().candidates
+    assert [candidate.entity for candidate in found] == [Entity("db", tables[1], long[0].partition)]
+    queue = Queue(database_4)
+    assert all(one.accepted for one in queue.enqueue_all([Request(one, CompactionKind.MAJOR) for one in long]))
+    assert len(queue.entries()) == len(long)
+
+
+@pytest.mark.usefixtures("small_packets")
+def test_a_message_longer_than_a_packet(database_4):
+    """An entry fails with as much of its error message as fits, and isn't left working."""
+    queue = Queue(database_4)
+    queue.enqueue(LOWER, CompactionKind.MAJOR)
+    queue.mark_failed(queue.claim("w", "1"), "€'" * MEGABYTE)
+    (failed,) = queue.history()
+    assert failed.state is QueueState.FAILED
+    assert failed.error_message == ("€'" * MEGABYTE)[:100_000]
+    assert queue.entries() == []
+
+
+@pytest.mark.usefixtures("small_packets")
+@pytest.mark.parametrize("size", [MEGABYTE, 2 * MEGABYTE, 20 * MEGABYTE])
+def test_a_statement_larger_than_a_packet(database_4, size):
+    """It is refused in one line that names the setting, and isn't repeated; nothing of its transaction stays."""
+    aux = database_4.schema.aux_table
+    tried = []
+
+    def change(connection):
+        tried.append(connection.execute(insert(aux).values(mt_key1="x", mt_key2=0)))
+        connection.execute(update(aux).values(mt_key2=0).where(aux.c.mt_key1 == "x" * size))
+
+    with pytest.raises(CompactorError, match="larger than the server's max_allowed_packet") as caught:
+        database_4.write(change)
+    assert type(caught.value) is CompactorError
+    assert len(tried) == 1
+    assert database_4.read(lambda connection: connection.execute(select(aux.c.mt_key1)).all()) == []
+    fits = select(func.length("x" * (MEGABYTE - 200)))
+    assert database_4.glance(lambda connection: connection.scalar(fits)) == MEGABYTE - 200
+
+
 def test_openers_exclude_who_takes_the_table_alone(database_4):
     """Openers share the lock; a snapshot waits for them, and they for it."""
     transactions, dialect = Transactions(database_4), database_4.dialect
@@ -254,6 +334,73 @@ def test_openers_exclude_who_takes_the_table_alone(database_4):
         assert thread.is_alive()
     thread.join()
     assert results[0].open == (opened,)
+
+
+@pytest.fixture
+def at_hives_mutexes(database_4, request):
+    """
+    Connections that ask for mutexes as Hive's TxnStoreMutex does, at the server's own REPEATABLE READ: a key that isn't
+    there locks the gap in which it would be, for others too (HIVE-28669).
+    """
+    server, name = server_of(request, database_4), database_4.engine.url.database
+    server.sql(name, "TRUNCATE TABLE AUX_TABLE")  # what only was deleted would part the gap
+    with contextlib.ExitStack() as stack:
+
+        def ask(key):
+            connection = stack.enter_context(server.connection(name))
+            cursor = connection.cursor()
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.begin()
+            found = cursor.execute("SELECT MT_KEY1 FROM AUX_TABLE WHERE MT_KEY1 = %s AND MT_KEY2 = 0 FOR UPDATE", [key])
+            assert found == 0
+            return connection
+
+        yield ask
+
+
+@pytest.mark.parametrize("key", ["Cleaner", "Initiator", "HouseKeeper"])
+def test_a_mutex_beside_a_deadlock_of_hives(database_4, request, at_hives_mutexes, key):
+    """
+    Two of Hive's threads that make the rows of their mutexes wait for each other, and one of them is rolled back. Ours,
+    which makes a row at that moment, waits for both and holds nothing: it isn't the victim, and gets its mutex.
+    """
+    asking = {name: at_hives_mutexes(name) for name in ("HouseKeeper", "Initiator")}
+    server = server_of(request, database_4)
+    taken, lost = [], []
+
+    def ours():
+        with database_4.mutex(key) as mutex:
+            taken.append(mutex.value)
+
+    def hives(name):
+        try:
+            asking[name].cursor().execute("INSERT INTO AUX_TABLE (MT_KEY1, MT_KEY2) VALUES (%s, 0)", [name])
+            asking[name].commit()
+        except pymysql.OperationalError as error:
+            lost.append(error.args[0])
+
+    threads = [threading.Thread(target=ours)]
+    threads[0].start()
+    inserting = f"USER = '{USER}' AND INFO LIKE 'INSERT INTO%AUX_TABLE%'"  # it waits: its row falls into the gap
+    with server.connection("information_schema") as connection, connection.cursor() as cursor:
+        while not cursor.execute(f"SELECT ID FROM PROCESSLIST WHERE {inserting}") and threads[0].is_alive():
+            time.sleep(0.01)
+    threads += [threading.Thread(target=hives, args=[name]) for name in asking]
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (taken, lost) == ([0], [1213])
+
+
+def test_a_mutex_whose_row_cannot_be_made_is_held(database_4, at_hives_mutexes):
+    """While one of Hive's locks the gap, ours takes the mutex for held: the cycle is left out, and nothing failed."""
+    hives = at_hives_mutexes("Initiator")
+    with pytest.raises(MutexHeldError, match="mutex Cleaner is held"), database_4.mutex("Cleaner", wait_seconds=1):
+        raise AssertionError
+    hives.rollback()
+    with database_4.mutex("Cleaner", wait_seconds=1):
+        pass
 
 
 def test_a_lock_table_without_its_row(database_4):
@@ -374,28 +521,6 @@ def test_the_driver_asks_for_what_it_lacks(monkeypatch):
     assert "cryptography" in message_of(Database("mysql://hive@127.0.0.1:1/x").connect, UnreachableError)
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """An authority of our own, and a certificate of it for the name localhost."""
-    if shutil.which("openssl") is None:
-        missing("openssl isn't installed")
-    folder = tmp_path_factory.mktemp("certificates")
-    folder.chmod(0o755)
-    names = folder / "names"
-    names.write_text("subjectAltName=DNS:localhost\n")
-    for command in (
-        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority",
-        "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost",
-        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
-    ):
-        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
-    for file in folder.iterdir():
-        file.chmod(0o644)
-    for parent in folder.parents[:3]:  # the server's account must get there
-        parent.chmod(parent.stat().st_mode | 0o011)
-    return folder
-
-
 def test_tls(certificates):
     """
     The address says how the server is known: by the authority and its name, by the authority alone, or not at all;
@@ -421,8 +546,8 @@ def test_tls(certificates):
         assert encrypted(f"{named}?ssl_ca={folder}/ca.pem")
         line = message_of(Database(f"{url}?ssl_ca={folder}/ca.pem").connect, UnreachableError)
         assert "certificate verify failed" in line
-        other = "/etc/ssl/certs/ca-certificates.crt"
-        assert "certificate verify failed" in message_of(Database(f"{named}?ssl_ca={other}").connect, UnreachableError)
+        line = message_of(Database(f"{named}?ssl_ca={folder}/other.pem").connect, UnreachableError)
+        assert "certificate verify failed" in line
         assert not encrypted(f"{url}?ssl_disabled=true")
     finally:
         server.stop()

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, and_, or_, select
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import RetryableError
@@ -33,6 +33,8 @@ A transaction without a lock is a query that compiles.
 
 One that has been open for longer is most likely of a batch that a streaming writer keeps in reserve.
 """
+_NAMED = 3
+"""How many of a transaction's locks are told by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,55 @@ def read_older(
     held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]
     found = [Blocker(Reason.OPEN_TRANSACTION, str(txn), txn) for txn in opened if txn.txn_id in may_read]
     return found + [Blocker(Reason.HELD_LOCK, str(lock), lock) for lock in held]
+
+
+def read_ties(connection: Connection, database: Database, entity: Entity, txn_ids: Iterable[int]) -> dict[int, str]:
+    """
+    On Hive 3.1: for each of these transactions that is open, words that tell by what it may see the table or partition.
+
+    A lock there, or a write id of the table, shows that it does. Without any lock it may be a query that compiles, and
+    has its snapshot already. With locks elsewhere only, it is no query of Hive that reads here: such a transaction is
+    one statement, which asks for its locks in one request (Hive's DbTxnManager.acquireLocks); other clients may do
+    otherwise. For people only: the Cleaner waits for all of them.
+    """
+    schema, among = database.schema, database.dialect.among
+    txns, locks, mapped = schema.txns.c, schema.hive_locks.c, schema.txn_to_write_id.c
+    # one statement: a transaction that ends between two would seem to have no lock
+    held = (
+        select(txns.txn_id, locks.hl_db, locks.hl_table, locks.hl_partition)
+        .select_from(schema.txns.outerjoin(schema.hive_locks, locks.hl_txnid == txns.txn_id))
+        .where(txns.txn_state == "o")
+        .distinct()
+    )
+    with_id = and_(mapped.t2w_database == entity.database, mapped.t2w_table == entity.table)
+    writing: set[int] = set()
+    places: dict[int, tuple[set[str], set[str]]] = {}
+    for batch in batches(txn_ids, database.dialect.at_once):
+        writing.update(connection.scalars(select(mapped.t2w_txnid).where(with_id, among(mapped.t2w_txnid, batch))))
+        for txn_id, name, table, partition in connection.execute(held.where(among(txns.txn_id, batch))):
+            here, elsewhere = places.setdefault(txn_id, (set(), set()))
+            if name is None:
+                continue
+            same = (name, table) == (entity.database, entity.table)
+            meets = same and (None in {entity.partition, partition} or partition in spellings(entity.partition))
+            (here if meets else elsewhere).add(str(Entity(name, table, partition)) if table else name)
+    return {
+        txn_id: _tie(entity, here, elsewhere, writes=txn_id in writing) for txn_id, (here, elsewhere) in places.items()
+    }
+
+
+def _tie(entity: Entity, here: set[str], elsewhere: set[str], *, writes: bool) -> str:
+    known = [f"a lock on {_some(here)}"] if here else []
+    known += [f"a write id of {entity.full_name}"] if writes else []
+    if known:
+        return f"it has {' and '.join(known)}"
+    if elsewhere:
+        return f"its locks are all elsewhere, on {_some(elsewhere)}; a query of Hive asks for all its locks at once"
+    return f"it has no lock yet: it may come to read {entity}"
+
+
+def _some(names: set[str]) -> str:
+    return ", ".join([*sorted(names)[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
 
 
 class MayBeListedError(RetryableError):

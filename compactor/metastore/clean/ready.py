@@ -23,6 +23,7 @@ from compactor.metastore.clean.readers import (
     may_be_listed,
     read_older,
     read_readers,
+    read_ties,
     together,
 )
 from compactor.metastore.clean.writers import writers
@@ -94,6 +95,10 @@ class Cleaning:
         The compaction is given by the last transaction before its lists and its own lock.
         """
         return self._database.read(lambda connection: read_older(connection, self._database, entity, txn_id, lock_id))
+
+    def ties(self, entity: Entity, txn_ids: Iterable[int]) -> Mapping[int, str]:
+        """By what open transactions of Hive 3.1 may see a table or partition (`read_ties`)."""
+        return self._database.read(lambda connection: read_ties(connection, self._database, entity, txn_ids))
 
     def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
         """

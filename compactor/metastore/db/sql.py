@@ -17,6 +17,8 @@ BATCH = 1000
 """How many values one IN list may hold."""
 _FETCHED = 5000
 """Rows taken from the driver at a time."""
+_LONGEST = 100_000
+"""Characters of a message: a server may take no more than 1 MB at once."""
 
 
 def batches(values: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
@@ -74,7 +76,7 @@ def fitting(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     The values whose columns this generation of the schema has.
 
-    Texts are cut to their columns' length; NUL, which not every product can store, is dropped.
+    Texts are cut to their columns' length, `_LONGEST` where those have none; NUL, which not every product can store, is dropped.
     """
     fitted = {}
     for key, value in values.items():
@@ -83,8 +85,8 @@ def fitting(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
         kind = table.c[key].type
         if isinstance(value, str):
             value = value.replace("\0", "")  # noqa: PLW2901 - the value as it is stored
-            if isinstance(kind, String) and kind.length is not None:
-                value = value[: kind.length]  # noqa: PLW2901
+            if isinstance(kind, String):
+                value = value[: kind.length or _LONGEST]  # noqa: PLW2901
         fitted[key] = value
     return fitted
 

@@ -156,15 +156,14 @@ def _lock(connection: Connection, dialect: Dialect, schema: HiveSchema, name: st
         dialect.limit_waiting(connection, int(wait_seconds * 1000))
         try:
             value = connection.scalar(select(aux.c.mt_key2).where(_row(schema, name)).with_for_update())
+            if value is not None:
+                return int(value)
+            connection.execute(insert(aux).values(mt_key1=name, mt_key2=0))  # may wait, too: for a gap that Hive locked
+            connection.commit()
+        except IntegrityError:
+            connection.rollback()
         except DBAPIError as error:
             if dialect.classify(error) is Failure.CONFLICT:
                 raise MutexHeldError(f"mutex {name} is held by another process") from error
             raise
-        if value is not None:
-            return int(value)
-        try:
-            connection.execute(insert(aux).values(mt_key1=name, mt_key2=0))
-            connection.commit()
-        except IntegrityError:
-            connection.rollback()
     raise RetryableError(f"mutex {name} could not be taken")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import Final, Self
 
 import click
@@ -178,11 +179,13 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     now = database.read(database.now_ms)
     daemons = control_records.daemons(session)
     held: dict[Cause, list[list[QueueEntry]]] = {}
+    cleaner = Cleaning(database)
     cleaning = [
         (ready.entry, ready.blockers)
-        for ready in Cleaning(database).ready_for_cleaning(*session.settings.cleaner.waits_ms)
+        for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms)
         if fits(ready.entry.entity)
     ]
+    ties = {} if target is None or database.schema.hive_4 else _ties(cleaner, cleaning)
     kept = _kept(session, cleaning)
     decide = control_records.judge(session) if cleaning else None
     denials: dict[Subject, Denial | None] = {}
@@ -195,7 +198,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
         key = (id(blockers), denial, stays)
         if key not in alike:
             alike[key] = []
-            for cause in cleaning_causes(blockers, denial, stays, daemons):
+            for cause in cleaning_causes(blockers, denial, stays, daemons, ties):
                 held.setdefault(cause, []).append(alike[key])
         alike[key].append(entry)
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
@@ -220,7 +223,11 @@ def _told(session: Session, target: str | None, measure: int) -> View:
 
 
 def cleaning_causes(
-    blockers: Sequence[Blocker], denial: Denial | None, kept: str | None, daemons: Sequence[SeenMember] | None
+    blockers: Sequence[Blocker],
+    denial: Denial | None,
+    kept: str | None,
+    daemons: Sequence[SeenMember] | None,
+    ties: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Cause]:
     """
     What holds back the cleaning of an entry.
@@ -229,11 +236,12 @@ def cleaning_causes(
         denial: a pause of cleaning.
         kept: that files stay because of `no_cleanup`.
         daemons: those that are alive; None: they aren't known.
+        ties: of transactions, by what they may see the entry's table, where that is told.
     """
     txns = {blocker.holder.txn_id for blocker in blockers if isinstance(blocker.holder, OpenTransaction)}
     causes = list(
         dict.fromkeys(
-            _blocked(blocker)
+            _blocked(blocker, ties)
             for blocker in blockers
             if not (isinstance(blocker.holder, HeldLock) and blocker.holder.txn_id in txns)
         )
@@ -283,7 +291,18 @@ def waiting_cause(
     return Cause(_COMPACTING, "", _FREE_WORKER, "time")
 
 
-def _blocked(blocker: Blocker) -> Cause:
+def _ties(cleaner: Cleaning, cleaning: Sequence[tuple[QueueEntry, Sequence[Blocker]]]) -> Mapping[int, str]:
+    """By what the transactions that hold cleaning back see the table, where all entries are of one table."""
+    entities = {entry.entity for entry, _ in cleaning}
+    tables = {entity.whole_table() for entity in entities}
+    if len(tables) != 1:
+        return {}
+    holders = (blocker.holder for _, blockers in cleaning for blocker in blockers)
+    txns = {holder.txn_id for holder in holders if isinstance(holder, OpenTransaction)}
+    return cleaner.ties((entities if len(entities) == 1 else tables).pop(), sorted(txns))
+
+
+def _blocked(blocker: Blocker, ties: Mapping[int, str]) -> Cause:
     match blocker.holder:
         case OpenTransaction() as txn:
             remedy = (
@@ -292,6 +311,7 @@ def _blocked(blocker: Blocker) -> Cause:
                 else f"ABORT TRANSACTIONS {txn.txn_id} (in Hive), if its client is gone"
             )
             what = str(txn) + (", which only reads" if txn.read_only else "")
+            what += f"; {ties[txn.txn_id]}" if txn.txn_id in ties else ""
             return Cause(_CLEANING, blocker.reason.value, what, remedy)
         case HeldLock() as lock:
             remedy = (

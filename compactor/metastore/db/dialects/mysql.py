@@ -10,6 +10,7 @@ import math
 import socket
 import ssl
 import struct
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -175,9 +176,11 @@ class MySQL(Dialect):
             silence = "idle_transaction_timeout" if connection.is_mariadb else "wait_timeout"
             with connection.cursor() as cursor:
                 cursor.execute(
-                    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')"
+                    "SHOW GLOBAL VARIABLES WHERE Variable_name IN"
+                    " ('read_only', 'innodb_read_only', 'wsrep_on', 'max_allowed_packet')"
                 )
-                on = {name.lower() for name, value in cursor.fetchall() if value != "OFF"}
+                found = {name.lower(): value for name, value in cursor.fetchall()}
+                on = {name for name, value in found.items() if value != "OFF"}
             if not read_only and on & {"read_only", "innodb_read_only"}:
                 raise pymysql.OperationalError(1290, "the server is read-only")
             _run(
@@ -188,7 +191,7 @@ class MySQL(Dialect):
                 f" SESSION {silence} = {seconds}, SESSION time_zone = '+00:00'",
                 *(["SET SESSION TRANSACTION READ ONLY"] if read_only else []),
             )
-            connection.settled()
+            connection.settled(int(found.get("max_allowed_packet", sys.maxsize)))
 
         @event.listens_for(engine, "checkout")
         def _full_patience(connection: Any, record: Any, _proxy: object) -> None:
@@ -306,6 +309,8 @@ def _context(wanted: Mapping[str, Any]) -> ssl.SSLContext:
 class _Session(Session):  # type: ignore[misc]  # the driver has no types
     """A connection that ends only transactions that there are, and notices a server that vanished."""
 
+    _longest = sys.maxsize
+
     @property
     def is_mariadb(self) -> bool:
         return _MARIADB in self.get_server_info()
@@ -326,9 +331,19 @@ class _Session(Session):  # type: ignore[misc]  # the driver has no types
         if self.server_status & SERVER_STATUS_IN_TRANS:
             super().commit()
 
-    def settled(self) -> None:
-        """From now on an answer may take as long as a statement does."""
+    def settled(self, longest: int) -> None:
+        """From now on an answer may take as long as a statement does, and a statement has fewer bytes than `longest`."""
         self._read_timeout = self._write_timeout = None
+        self._longest = longest
+
+    def _execute_command(self, command: int, sql: Any) -> None:
+        # The server would end the connection, and not always be heard to say why: it would look like a loss.
+        if len(sql) >= self._longest:
+            raise pymysql.OperationalError(
+                1153,
+                f"a statement of {len(sql):,} bytes is larger than the server's max_allowed_packet, {self._longest:,}",
+            )
+        super()._execute_command(command, sql)
 
     def notice_silence(self) -> None:
         """
