@@ -172,6 +172,15 @@ def test_verbs_are_listed_with_their_whole_sentence(noun):
         (("queue", "--state", "gone"), "'initiated', 'working', 'ready-for-cleaning'"),
         (("pause", "--all"), "--reason"),
         (("plan", "a.b/k=\udcff"), r"'a.b/k=\udcff' isn't text"),
+        *(
+            ((command, "--watch", seconds), "is no number of seconds up to 86400, a day")
+            for command in ("queue", "history", "why", "members")
+            for seconds in ("nan", "inf", "1e308", "86401")
+        ),
+        (("queue", "--watch", "0"), "0 is not in the range"),
+        (("report", "--html", ""), "Invalid value for '--html': it is empty: name a file"),
+        (("archive", "build", ""), "it is empty: name a file"),
+        (("demo", "--svg", ""), "it is empty: name a file"),
         (("config",), ""),
     ],
 )
