@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,6 +27,18 @@ def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     if (urgency := found.get(URGENCY)) is not None and urgency not in URGENCIES:
         raise click.BadParameter(f"{URGENCY} is {urgency!r}, not 0 to {MOST}")
     return found
+
+
+def named_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+    """
+    A callback for the path of a file to write.
+
+    Raises:
+        BadParameter: it is empty, as from a variable of a script that isn't set.
+    """
+    if value is not None and not value.name:
+        raise click.BadParameter("it is empty: name a file")
+    return value
 
 
 def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -129,6 +130,7 @@ class LazyGroup(click.Group):
     ) -> NoReturn:
         """Run a command and end the process. An error is one line on stderr; its traceback is shown under --debug."""
         arguments = list(sys.argv[1:] if args is None else args)
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # names of files may be in another encoding than the terminal's
                 stream.reconfigure(errors="backslashreplace")
@@ -138,6 +140,18 @@ class LazyGroup(click.Group):
         except BaseException as error:  # the user sees a traceback only under --debug
             sys.exit(_report(error, debug="--debug" in arguments))
         sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """
+    Lead the standard streams that were closed by the caller to nowhere: what is said there must not fail the work, nor may
+    the next file that is opened get the number of one.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115 - until the process ends
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _require_text(arguments: Sequence[str]) -> None:

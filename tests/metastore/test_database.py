@@ -8,15 +8,17 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import insert, text
 
 from compactor.acid.compaction import LayoutVersion
+from compactor.cli.root import cli
 from compactor.errors import CompactorError, RefusedError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects.sqlite import SQLite
 from compactor.reasons import Reason
 from tests.metastore.connections import message_of
-from tests.metastore.databases import require_schema
+from tests.metastore.databases import require_schema, server_of
 from tests.metastore.servers import GUARDED, PASSWORD, postgres_server
 
 
@@ -190,6 +192,31 @@ def test_read_only_means_it(database, tmp_path):
         aux = reader.schema.aux_table
         with pytest.raises(CompactorError):
             reader.write(lambda connection: connection.execute(insert(aux).values(mt_key1="x", mt_key2=0)).rowcount)
+
+
+def _doctor(url, folder):
+    config = folder / "compactor.yaml"
+    config.write_text(f"database: {{url: '{url}'}}\nhttp: {{enabled: false}}\n", encoding="utf-8")
+    result = CliRunner().invoke(cli, ["--config", str(config), "-o", "tsv", "doctor", "--no-spark"])
+    return [line.split("\t")[:3] for line in result.stdout.splitlines()], result.exit_code
+
+
+def test_doctor_connects_as_the_daemon_does(shared_database, request, tmp_path):
+    """A user with all rights lacks none; a server or a database that takes no writes fails, as the daemon would."""
+    server, url = server_of(request, shared_database), shared_database.engine.url
+    found, code = _doctor(url.render_as_string(), tmp_path)
+    assert ([line for line in found if line[1] == "failed"], code) == ([], 0)
+    at, read_only = {
+        "PostgreSQL": ("postgres", f"ALTER DATABASE {url.database} SET default_transaction_read_only = "),
+        "MySQL": ("mysql", "SET GLOBAL read_only = "),
+    }[shared_database.dialect.name]
+    server.sql(at, f"{read_only} on")
+    try:
+        found, code = _doctor(url.render_as_string(), tmp_path)
+    finally:
+        server.sql(at, f"{read_only} off")
+    (database,) = [line for line in found if line[:2] == ["database", "failed"]]
+    assert ("read-only" in database[2], code) == (True, 1)
 
 
 def test_a_file_that_somebody_holds_is_one_line(tmp_path, monkeypatch):

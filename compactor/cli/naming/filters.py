@@ -29,6 +29,7 @@ from compactor.reasons import Reason
 Row = TypeVar("Row", bound=QueueEntry | ForeignEntry)
 METAVAR = "[DB[.TABLE[/PARTITION]]]"
 _WATCH_SECONDS = 2.0
+_LONGEST_WATCH_SECONDS = 86_400
 
 
 def entry_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,12 +205,20 @@ def _has_rows(session: Session, asked_for: Callable[[Entity], bool]) -> bool:
 
 # Watching
 
+
+def _not_too_long(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not value <= _LONGEST_WATCH_SECONDS:  # nor no number
+        raise click.BadParameter(f"{value:g} is no number of seconds up to {_LONGEST_WATCH_SECONDS}, a day")
+    return value
+
+
 watch_option = click.option(
     "--watch",
     is_flag=False,
     flag_value=_WATCH_SECONDS,
     type=click.FloatRange(min=0.2),
     metavar="[SECONDS]",
+    callback=_not_too_long,
     help="Show it again every two seconds, or so many, until Ctrl-C.",
 )
 """Adds `watch`, for `watched`."""

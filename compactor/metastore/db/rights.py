@@ -41,6 +41,9 @@ def missing_rights(database: Database) -> list[str]:
     Rights that the database's user lacks, as `INSERT on TXN_COMPONENTS`; none on an embedded database.
 
     The compactor's own tables count where they exist (`lacking_tables`).
+
+    Args:
+        database: not `read_only`; a server may refuse to tell of rights to write on a connection that may not.
     """
     schema = database.schema
     wanted = []

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from compactor.cli import main, root
 from compactor.cli.root import cli
 from compactor.errors import OwnershipLostError, RefusedError, UnreachableError, UsageError
+from compactor.metastore.compaction_queue.queue import Queue
 from compactor.reasons import Reason
 from compactor.settings.model import leaves
 
@@ -171,6 +172,15 @@ def test_verbs_are_listed_with_their_whole_sentence(noun):
         (("queue", "--state", "gone"), "'initiated', 'working', 'ready-for-cleaning'"),
         (("pause", "--all"), "--reason"),
         (("plan", "a.b/k=\udcff"), r"'a.b/k=\udcff' isn't text"),
+        *(
+            ((command, "--watch", seconds), "is no number of seconds up to 86400, a day")
+            for command in ("queue", "history", "why", "members")
+            for seconds in ("nan", "inf", "1e308", "86401")
+        ),
+        (("queue", "--watch", "0"), "0 is not in the range"),
+        (("report", "--html", ""), "Invalid value for '--html': it is empty: name a file"),
+        (("archive", "build", ""), "it is empty: name a file"),
+        (("demo", "--svg", ""), "it is empty: name a file"),
         (("config",), ""),
     ],
 )
@@ -340,3 +350,25 @@ def test_a_closed_pipe_is_silent(config):
     program = f"{sys.executable} -m compactor.cli --config {config} -o tsv config show | true"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("enqueue 'shop.*' --yes 2>&-", 0),
+        ("cancel 'shop.*' --yes 2>&-", 3),
+        ("report 2>&-", 0),
+        ("verify shop.orders 2>&-", 0),
+        ("queue --state nonsense 2>&-", 2),
+        ("members <&- >&- 2>&-", 0),
+        ("completion bash >&-", 0),
+    ],
+)
+def test_a_closed_stream_changes_no_exit_code(shop, words, code):
+    """The code is that of the work; what nobody can read is left out."""
+    program = f"{sys.executable} -m compactor.cli --config {shop.config} {words}"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+    if words.startswith("enqueue"):
+        with shop.open() as database:
+            assert len(Queue(database).entries()) == 3

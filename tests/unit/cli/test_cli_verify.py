@@ -132,6 +132,14 @@ def test_a_directory_that_is_not_there(shop):
     assert "'/nowhere/at/all' doesn't exist" in result.stderr
 
 
+@pytest.mark.parametrize("root", ["/", "//", "file:///", "hdfs:/"])
+def test_a_root_is_no_tables_directory(shop, root):
+    """Nothing is listed: it would be all files there are."""
+    result = shop.run("verify", "shop.orders", "--against", root)
+    assert result.exit_code == Code.USAGE, result.stderr
+    assert result.stderr.startswith(f"error: --against {root} is all there is: name a directory of the same table")
+
+
 def test_an_empty_name_is_a_mistake(shop):
     """As from a variable of a script that isn't set: nothing is compared with nothing."""
     result = shop.run("verify", "shop.orders", "--against", "")

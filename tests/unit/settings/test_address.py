@@ -1,10 +1,13 @@
 """Database addresses: what no command could use is a mistake in the settings already, with what to write instead."""
 
+from urllib.parse import quote
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
+from compactor.cli.hive_site import Property, as_yaml, settings_of
 from compactor.errors import SettingsError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects.address import mistake, wrong_setting
@@ -40,6 +43,8 @@ WRONG = [
     ("mssql+pymssql://h/x", "the driver pymssql isn't used here; write mssql://"),
     ("jdbc:derby:;databaseName=metastore_db;create=true", "is a JDBC address of derby, which isn't supported"),
     ("jdbc:sqlite:/var/m.db", "is a JDBC address; write sqlite:////var/m.db"),
+    ("mysql://address=(host=h)(port=1)(user=u)/x", "is not a database address such as postgresql://"),
+    ("postgresql://(host=h,port=1,user=u)/x", "is not a database address"),
     ("nonsense", "is not a database address such as postgresql://"),
 ]
 
@@ -146,3 +151,69 @@ def test_what_sqlalchemy_reads_passes(user, host, port, rest):
     url = f"postgresql://{user}{host}{port}{rest}"
     make_url(url)
     assert mistake(url) is None
+
+
+JDBC = {
+    "postgresql://{user}:{raw}@{host}/{database}": "postgresql://{user}@{host}/{database}",
+    "postgresql://{user}:{raw}@{host}/{database}?sslmode=require&a=b": (
+        "postgresql://{user}@{host}/{database}?sslmode=require"
+    ),
+    "postgresql://{host}/{database}?user={user}&password={quoted}": "postgresql://{user}@{host}/{database}",
+    "postgresql://{host}/{database}?user={user}@corp&password={quoted}": "postgresql://{user}%40corp@{host}/{database}",
+    "postgresql://{user}:{raw}@{host},i:2/{database}": "postgresql://{user}@/{database}?host={listed}&host=i:2",
+    "mysql://{user}:{raw}@{host}/{database}?useSSL=true": "mysql://{user}@{host}/{database}",
+    "mysql://{user}:{raw}@{host},i/{database}": "mysql://{user}@{host}/{database}",
+    "mariadb://{host}/{database};user={user};password={raw}": None,
+    "mysql://address=(host={host})(port=1)(user={user})(password={raw})/{database}": None,
+    "mysql://(host={host},port=1,user={user},password={raw})/{database}": None,
+    "mysql://[(host={host},user={user},password={raw})]/{database}": None,
+    "mysql://h:1,address=(host={host})(user={user})(password={raw})/{database}": None,
+    "mysql://{user}:{raw}@[h1,h2]/{database}": None,
+    "mysql://{user}:{raw}@h1,{user}:{raw}@h2/{database}": None,
+    "mysql://h:1,{user}:{raw}@h2/{database}": None,
+    "oracle:thin:{user}/{raw}@{host}/{database}": "oracle://{user}@{host}/{database}",
+    "oracle:thin:{user}/{raw}@//{host}/{database}?a=b": "oracle://{user}@{host}/{database}",
+    "oracle:thin:{user}/{raw}@{host}:1:{database}": None,
+    "sqlserver://{host};databaseName={database};user={user};password={braced}": "mssql://{user}@{host}/{database}",
+    "sqlserver://{host};user={user};password={braced};databaseName={database}": "mssql://{user}@{host}/{database}",
+}
+"""Addresses of Java drivers, and ours that mean the same; None where none does."""
+parts = ("@", "/", "?", "=", "&", ":", ";", ",", "(", ")", "[", "]", "{", "}", "#", "%", "1", "h", "a=", "database=")
+
+
+@given(
+    form=st.sampled_from(list(JDBC)),
+    user=st.sampled_from(["hive", "h.i-v_e"]),
+    password=st.lists(st.sampled_from((*parts, "\n", "Zecret")), max_size=12).map("".join),
+    host=st.sampled_from(["h", "h.example.org:5432", "[::1]:1"]),
+    database=st.sampled_from(["meta", "m_1"]),
+)
+@example(next(iter(JDBC)), "hive", "p@ss/w?rd;Zecret", "h", "meta")
+@example(next(iter(JDBC)), "hive", "Zecret@@#/?x", "h", "meta")
+@example(next(iter(JDBC)), "hive", "5/Zecret?x=y", "h", "meta")
+@example(next(iter(JDBC)), "hive", "p@Zecret/x?a=b", "h", "meta")
+def test_a_java_drivers_address_is_read_as_it_was_meant_or_refused(form, user, password, host, database):
+    """Whatever the password, no part of it passes for another part of the address, is written or told."""
+    braced = "{" + password.replace("}", "}}") + "}" if set(password) & set(";{}") else password
+    given_ = {"user": user, "raw": password, "quoted": quote(password, safe="@/?:;,()[]="), "braced": braced}
+    url = "jdbc:" + form.format(**given_, host=host, database=database)
+    assert "Zecret" not in (mistake(url) or "Zecret")
+    meant = JDBC[form] and JDBC[form].format(user=user, host=host, listed=quote(host, safe=":"), database=database)
+    try:
+        found = settings_of({"javax.jdo.option.ConnectionURL": Property("u", url, "f")}, None)
+        read, told = found.taken[0].value, as_yaml(found.taken, found.notes)
+    except SettingsError as error:
+        read, meant, told = None, None, str(error)
+    assert "Zecret" not in told
+    assert read == meant
+
+
+@pytest.mark.parametrize("form", [form for form, meant in JDBC.items() if meant is not None])
+@pytest.mark.parametrize("password", ["", "geheim", "p#ss%w*rd!$^~'", "ge:he/im"])
+def test_a_java_drivers_address_with_a_usual_password_is_read(form, password):
+    """Only what could be read in two ways is refused."""
+    url = form.format(
+        user="hive", raw=password, quoted=quote(password, safe=""), braced=password, host="h:1", database="m"
+    )
+    found = settings_of({"javax.jdo.option.ConnectionURL": Property("u", f"jdbc:{url}", "f")}, None)
+    assert found.taken[0].value == JDBC[form].format(user="hive", host="h:1", listed="h:1", database="m")

@@ -20,6 +20,7 @@ from compactor.cli import completing, units
 from compactor.cli.commands.looking.plan import make_plan
 from compactor.cli.naming.lookup import Found
 from compactor.cli.naming.many import chosen
+from compactor.cli.options import named_file
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.drawing import Totals
@@ -47,7 +48,13 @@ _WORST: Final = 10
 
 @click.command(cls=Command)
 @click.argument("target", required=False, default="*", metavar="[DB[.TABLE]|PATTERN]", shell_complete=completing.tables)
-@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with pictures.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=named_file,
+    help="Write a page with pictures.",
+)
 @pass_session
 def report(session: Session, *, target: str, page: Path | None) -> None:
     """

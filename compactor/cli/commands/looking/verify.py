@@ -25,6 +25,7 @@ from compactor.orc.digests.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
 from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
+from compactor.storage.location import split
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 
@@ -85,6 +86,8 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     """
     if against is not None and not against.strip():
         raise UsageError("--against is empty: name a directory of the same table, such as hdfs://namenode/copies/t")
+    if against is not None and not ((place := split(against)).names or place.authority):
+        raise UsageError(f"--against {against} is all there is: name a directory of the same table")
     database = session.database()
     session.settings  # noqa: B018 - stores are configured by it
     found = find(Catalog(database), parse_target(target, partition))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from compactor.cli.options import named_file
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Group, Session, pass_session
 
@@ -16,7 +17,9 @@ def archive() -> None:
 
 
 @archive.command(cls=Command)
-@click.argument("path", type=click.Path(path_type=Path, dir_okay=False), default="compactor-env.tar.gz")
+@click.argument(
+    "path", type=click.Path(path_type=Path, dir_okay=False), callback=named_file, default="compactor-env.tar.gz"
+)
 @pass_session
 def build(session: Session, path: Path) -> int:
     """

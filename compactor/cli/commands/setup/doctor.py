@@ -27,6 +27,7 @@ from compactor.coordination import Role, SeenMember
 from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.model import QueueEntry
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
@@ -122,7 +123,8 @@ def _examined(
     tell("database")
     try:
         began = time.monotonic()
-        database = session.database()
+        # As the daemon connects: a server that takes no writes fails. An embedded database may be a daemon's now.
+        database = session.database(write=not address.parse(session.settings.database.url)[1].embedded)
         found = f"{database}: Hive {database.schema.version.value} schema, answers within"
         yield Finding("database", Standing.OK, f"{found} {units.seconds(time.monotonic() - began)}")
     except CompactorError as error:

@@ -26,6 +26,7 @@ _FORM = re.compile(
     r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?P<host>\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?.*)?$",
     re.DOTALL,
 )
+_HOSTS = re.compile(r"[\w.,%-]*|\[[\w:.%]*\]")
 
 
 def parse(url: str, password: str | None = None) -> tuple[URL, Dialect]:
@@ -110,6 +111,8 @@ def mistake(url: str) -> str | None:
         return None
     if "@" in found["host"]:
         return "has several @: write %40 for one in a user's name or password"
+    if _HOSTS.fullmatch(found["host"]) is None:
+        return _NO_ADDRESS
     port = found["port"]
     servers = f"{found['host']}:{port}" if port else found["host"]
     if "," in servers and (port or not dialect.several_servers):

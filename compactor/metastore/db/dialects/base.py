@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from sqlalchemy import (
     URL,
@@ -28,10 +28,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
 
-_JDBC: Final = re.compile(
-    r"//(?:(?P<user>[^:@/?]*)(?::[^?]*)?@)?(?P<servers>[^/?;@]*)/(?P<database>[^?;@]*)(?:\?(?P<options>.*))?", re.DOTALL
+SERVER: Final = r"(?:[\w.-]+|\[(?=[^\]]*:)[\da-fA-F:.]+\])(?::\d+)?"
+"""In an address of a Java driver: a host, or an address of IPv6 in brackets; and a port."""
+_WHOM: Final = re.compile(r"(?P<user>[^\s:@/?;,&=()\[\]]*)(?::(?!.*[?;(].*=)[^,]*)?", re.DOTALL)
+"""A user and a password; not what may be other servers, or a server with options."""
+_WHERE: Final = re.compile(
+    rf"(?P<servers>(?:{SERVER}(?:,{SERVER})*)?)/(?P<database>[\w.$-]*)(?:\?(?P<options>(?:[\w.-]+=[^&]*(?:&[\w.-]+=[^&]*)*&?)?))?"
 )
-"""A password may hold what elsewhere ends a part: it goes to the last @."""
 
 
 class JdbcAddress(NamedTuple):
@@ -104,13 +107,20 @@ class Dialect(ABC):
 
     @classmethod
     def from_jdbc(cls, rest: str) -> JdbcAddress | None:
-        """What follows the product's name in a JDBC address; None when ours has nothing that means the same."""
-        if (found := _JDBC.fullmatch(rest)) is None:
+        """
+        What follows the product's name in a JDBC address; None when ours has nothing that means the same, or when it can be
+        read in two ways: a part of a password must not pass for a server, a database or an option.
+        """
+        whom, _, where = rest.removeprefix("//").rpartition("@")  # a password may hold what elsewhere ends a part
+        if "/" not in where:
+            whom, where = "", rest.removeprefix("//")  # the @ is an option's
+        named, found = _WHOM.fullmatch(whom), _WHERE.fullmatch(where)
+        if named is None or found is None or not rest.startswith("//"):
             return None
         options = dict(parse_qsl(found["options"] or ""))
         kept = {name: value for name, value in options.items() if name in cls.jdbc_options}
         asks = any(options.get(name, "").lower() == "true" for name in ("ssl", "useSSL"))
-        user = options.get("user") or found["user"] or ""
+        user = options.get("user") or unquote(named["user"])
         return JdbcAddress(user, found["servers"], found["database"], kept, asks and not kept)
 
     def connecting(self, url: URL) -> URL:

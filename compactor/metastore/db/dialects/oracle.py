@@ -31,7 +31,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 
-from compactor.metastore.db.dialects.base import Dialect, Failure, JdbcAddress, meaning_of
+from compactor.metastore.db.dialects.base import SERVER, Dialect, Failure, JdbcAddress, meaning_of
 from compactor.metastore.db.dialects.liveness import replace_dead
 from compactor.metastore.db.tables import Remark
 
@@ -78,7 +78,7 @@ _LOST: Final = frozenset(
 _ELSEWHERE: Final = frozenset({"ORA-16000"})
 """After it a new connection may reach a server that can: the old primary is a standby now."""
 _JDBC: Final = re.compile(
-    r"(?:thin|oci8?):(?P<user>[^@/]*)(?:/[^@]*)?@(?:(?P<protocol>tcps?):)?(?://)?(?P<server>[^/:?()@]+(?::\d+)?)/(?P<service>[\w.$#-]+)(?::\w+)?(?:\?.*)?",
+    rf"(?:thin|oci8?):(?P<user>[^@/]*)(?:/[^@]*)?@(?:(?P<protocol>tcps?):)?(?://)?(?P<server>{SERVER})/(?P<service>[\w.$#-]+)(?::\w+)?(?:\?[^@]*)?",
     re.IGNORECASE | re.DOTALL,
 )
 

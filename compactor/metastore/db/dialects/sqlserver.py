@@ -44,7 +44,7 @@ from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.sql import operators
 
 from compactor.errors import CompactorError, SettingsError
-from compactor.metastore.db.dialects.base import Dialect, Failure, JdbcAddress
+from compactor.metastore.db.dialects.base import SERVER, Dialect, Failure, JdbcAddress
 from compactor.metastore.db.dialects.liveness import replace_dead
 from compactor.metastore.db.tables import CataloguedName, Code, PartitionName
 
@@ -94,7 +94,9 @@ _ELSEWHERE: Final = frozenset({976, 978, 983, 3906})
 """After these a new connection may reach a server that can: the old primary is a secondary now."""
 _LOST_STATES: Final = frozenset({"08001", "08003", "08007", "08S01", "08S02", "HY010"})
 _CANCELLED_STATES: Final = frozenset({"HY008", "HYT00", "HYT01"})
-_JDBC: Final = re.compile(r"//(?P<server>[^/;\\:@]+(?::\d+)?)(?P<options>(?:;[^;]*)*)")
+_JDBC: Final = re.compile(
+    rf"//(?P<server>{SERVER})(?P<options>(?:;[^;{{}}]*)*)"
+)  # in braces a value may hold a semicolon
 _NUMBER: Final = re.compile(r"\((\d+)\) \(SQL\w+\)")
 
 
