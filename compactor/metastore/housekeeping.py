@@ -232,7 +232,9 @@ class Housekeeping:
         staying = select(*names, func.min(columns.t2w_writeid)).where(columns.t2w_txnid >= bound).group_by(*names)
         first = {(database, table): number for database, table, number in fetched(connection.execute(staying))}
         is_old = columns.t2w_txnid < min(bound, below)
-        old = select(*names, func.count(), func.max(columns.t2w_writeid)).where(is_old).group_by(*names)
+        old = (
+            select(*names, func.count(), func.max(columns.t2w_writeid)).where(is_old).group_by(*names).order_by(*names)
+        )
         found = []
         for database, table, count, last in fetched(connection.execute(old)):
             where = and_(columns.t2w_database == database, columns.t2w_table == table, is_old)

@@ -116,7 +116,7 @@ class Where:
     def __init__(self, reason):
         self.reason = reason
 
-    def refusals(self, wanted):
+    def refusals(self, wanted, *, last_look=False):
         refused = self.reason not in {None, Reason.UNSAFE_LOCATION}
         return [RefusedError(self.reason, "there") if refused else None for _ in wanted]
 
