@@ -98,9 +98,9 @@ class Worker:
             return f"{WAITING}: {closed.sentence}"
         if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
             return self._idle()
-        if (starts := self._spark_starts(pool, judge)) is not None:
+        if starts := self._spark_starts(pool, judge):
             return starts
-        entry, denied = self._claim(pool, judge)
+        entry, denied = self._claim(pool, judge) if starts is None else (None, None)
         if entry is not None:
             with about_entity(entry.entity, entry):
                 return self._work(entry, settings.timeout_hours * 3600)
@@ -118,7 +118,9 @@ class Worker:
 
     def _spark_starts(self, pool: str | None, judge: Judge) -> str | None:
         """
-        Why no entry is claimed in this cycle: one waits, and Spark's session wasn't there; None: it is, or none waits.
+        Why no entry is claimed in this cycle: one waits, and Spark's session wasn't there. Empty: nor does one wait, and
+        one that comes this moment is left to the next cycle. None: the session is there, or why entries wait is to be
+        told.
 
         Meanwhile the daemon may have been told to stop, or lost its place: all is asked again in the next cycle.
         """
@@ -131,7 +133,7 @@ class Worker:
             lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate),
         )
         if waits is None:
-            return None
+            return "" if gate is None else None
         try:
             services.submitter.warm_up(_START_SECONDS)
             return STARTING

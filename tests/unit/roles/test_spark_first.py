@@ -72,6 +72,23 @@ def test_nothing_is_claimed_when_the_daemon_was_told_to_stop_meanwhile(cold):
     assert cold.states() == ["initiated"]
 
 
+def test_an_entry_that_comes_after_the_look_waits_for_spark_too(cold, monkeypatch):
+    """Queued between the look and the claim: it isn't claimed without a session."""
+    queue = cold.services.queue
+    look = queue.claimable
+
+    def then_one_comes(*arguments, **named):
+        found = look(*arguments, **named)
+        cold.enqueue(Entity("db", "t"))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "claimable", then_one_comes)
+        assert cold.worker().run_once() == IDLE
+    assert cold.states() == ["initiated"]
+    assert cold.worker().run_once() == STARTING
+
+
 def test_nothing_starts_for_an_empty_queue(cold):
     """The start waits for an entry."""
     assert cold.worker().run_once() == IDLE
