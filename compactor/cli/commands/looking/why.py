@@ -6,7 +6,7 @@ cause once, with what it holds back and the command that ends it.
 import gc
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -169,13 +169,11 @@ def _without_collector() -> Iterator[None]:
 
 
 def _view(session: Session, target: str | None, measure: int) -> View:
-    # Of a long queue reading is most of the work: what waits is read while the server looks for what is ready.
-    with _without_collector(), ThreadPoolExecutor(1, thread_name_prefix="reading") as pool:
-        queue = Queue(session.database())
-        return _told(session, target, measure, pool.submit(queue.entries, QueueState.INITIATED))
+    with _without_collector():
+        return _told(session, target, measure)
 
 
-def _told(session: Session, target: str | None, measure: int, reading: Future[list[QueueEntry]]) -> View:
+def _told(session: Session, target: str | None, measure: int) -> View:
     database = session.database()
     fits = places(session, target)
     now = database.read(database.now_ms)
@@ -203,7 +201,7 @@ def _told(session: Session, target: str | None, measure: int, reading: Future[li
             for cause in cleaning_causes(blockers, denial, stays, daemons, ties):
                 held.setdefault(cause, []).append(alike[key])
         alike[key].append(entry)
-    waiting = [entry for entry in reading.result() if fits(entry.entity)]
+    waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
     denied = control_records.waiting(session, waiting)
     told = control_records.stored_failures(session, waiting, denied.values())
     drained = control_records.drained(session, daemons) if waiting and daemons else {}

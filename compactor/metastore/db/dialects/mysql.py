@@ -321,7 +321,8 @@ class _Session(Session):  # type: ignore[misc]  # the driver has no types
         refuse to compare the two, if the text had no collation of its own.
         """
         found = super().escape(obj, mapping)
-        return found if not isinstance(obj, str) or _storable(obj) == obj else f"{found} COLLATE utf8mb4_bin"
+        plain = not isinstance(obj, str) or obj.isascii() or _storable(obj) == obj
+        return found if plain else f"{found} COLLATE utf8mb4_bin"
 
     def rollback(self) -> None:
         if self.server_status & SERVER_STATUS_IN_TRANS:
