@@ -41,6 +41,7 @@ _MOST: Final = 200
 _FRESH_SECONDS: Final = 30.0
 _OFFERS: Final = 20
 _SECRET: Final = re.compile(r"://\S*:\S*@|password|pwd", re.IGNORECASE)
+_OURS: Final = re.compile(r"[0-9a-f]{64}\.(json|\d+)")
 _LARGEST: Final = 1_000_000
 """Bytes of a settings file, and of a file of the cache."""
 _PLAIN: Final = re.compile(r"[\w.=/:%+,@-]+")
@@ -184,7 +185,7 @@ def _keep(file: Path, offers: Sequence[_Offer]) -> None:
     finally:
         made.unlink(missing_ok=True)
     for other in file.parent.iterdir():
-        if time.time() - other.stat().st_mtime > 2 * _FRESH_SECONDS:
+        if _OURS.fullmatch(other.name) and time.time() - other.stat().st_mtime > 2 * _FRESH_SECONDS:
             other.unlink()
 
 

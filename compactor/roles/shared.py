@@ -14,7 +14,7 @@ _SHARE: Final = 20
 
 class Shared(Generic[T]):
     """
-    One answer for whoever asks within some seconds; more of them where it takes long. For one thread.
+    One answer for all calls of `get` within some seconds, or within longer where asking takes long. For one thread.
 
     Args:
         ask: may raise; then the next one asks again.
@@ -35,5 +35,5 @@ class Shared(Generic[T]):
         return self._held[0]
 
     def forget(self) -> None:
-        """Whoever is next asks."""
+        """The next `get` asks again."""
         self._held = None

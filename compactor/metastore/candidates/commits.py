@@ -80,7 +80,7 @@ class Commits:
     def _asked_rows(
         self, connection: Connection, database: str, wanted: Mapping[str, AbstractSet[str | None]]
     ) -> Iterator[Sequence[Any]]:
-        pairs = [(table, name) for table, asked in wanted.items() for name in sorted(filter(None, asked))]
+        pairs = [(table, name) for table, asked in wanted.items() for name in sorted(asked - {None}, key=str)]
         dialect, of_database = self._database.dialect, self._table.c.ctc_database == database
         for some in batches(pairs, dialect.pairs_at_once):
             rows, origin, where = dialect.of_pairs(self._table, "ctc_table", "ctc_partition", some, of_database)

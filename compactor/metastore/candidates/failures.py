@@ -2,7 +2,6 @@
 
 from sqlalchemy import Connection, exists, func, select
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.metastore.compaction_queue.rows import read_history
 from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import entity_columns, same_entity, told_apart
@@ -18,7 +17,7 @@ def read_unlucky(connection: Connection, schema: HiveSchema) -> set[Entity]:
     names = entity_columns(history, "cc")
     unlucky = history.c.cc_state.in_([QueueState.DID_NOT_INITIATE.code, QueueState.FAILED.code])
     query = select(*names).where(unlucky)
-    if schema.version is LayoutVersion.HIVE_4:
+    if schema.hive_4:
         # apart from each other: an index serves either, and not every product's serves a comparison that takes both
         later = exists().where(
             newer.c.cc_database == history.c.cc_database,

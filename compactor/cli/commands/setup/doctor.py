@@ -253,7 +253,7 @@ def hives_workers(session: Session) -> list[Finding]:
 
 
 def _is_hives(entry: QueueEntry) -> bool:
-    """Of a compaction that succeeded nobody notes the worker, but Hive the job of MapReduce."""
+    """The history keeps no worker of a compaction that succeeded; of Hive's by MapReduce it keeps the job."""
     if entry.worker_id is not None:
         return parse_worker_id(entry.worker_id) is None
     return (entry.job_id or "").startswith("job_")
