@@ -930,3 +930,21 @@ def listed_records(columns: Sequence[OutputColumn]) -> SearchStrategy[list[dict[
     }
     whole = st.fixed_dictionaries(changes)
     return st.lists(st.builds(lambda some, more: some | more, shown, whole), min_size=1, max_size=4)
+
+
+# ---- MySQL's protocol
+
+
+@st.composite
+def protocol_rows(draw: st.DrawFn) -> tuple[bytes, list[tuple[str | None, Callable[[str], str] | None]]]:
+    """A row of texts as the protocol has it, maybe without its last columns, and how each column is read."""
+    values = draw(st.lists(st.none() | st.binary(max_size=10) | st.binary(min_size=249, max_size=300), max_size=8))
+    readers = st.sampled_from([(None, None), ("latin1", None), ("latin1", str.upper)])
+    sent = values[: len(values) - draw(st.integers(0, 1))]
+
+    def with_length(value: bytes | None) -> bytes:
+        if value is None:
+            return b"\xfb"
+        return (bytes([len(value)]) if len(value) < 251 else b"\xfc" + len(value).to_bytes(2, "little")) + value
+
+    return b"".join(map(with_length, sent)), draw(st.lists(readers, min_size=len(values), max_size=len(values)))

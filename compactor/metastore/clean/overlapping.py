@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select
 
 from compactor.metastore.clean.purge import only_its
-from compactor.metastore.compaction_queue.rows import labelled, queue_entry, records
+from compactor.metastore.compaction_queue.rows import entry_columns, queue_entry
 from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import batches, entity_columns, of_entity, told_apart
 from compactor.metastore.model import Entity, QueueEntry, QueueState
@@ -23,8 +23,8 @@ _CONDITIONS = 100
 def at_work(connection: Connection, schema: HiveSchema) -> dict[Entity, int]:
     """Entities that a compaction is at work on, with the entry's id: its result may appear at any moment."""
     queue = schema.compaction_queue
-    rows = records(connection.execute(select(*labelled(queue)).where(queue.c.cq_state == QueueState.WORKING.code)))
-    return {entry.entity: entry.id for row in rows if (entry := queue_entry(row)) is not None}
+    query = select(*entry_columns(queue, "cq")).where(queue.c.cq_state == QueueState.WORKING.code)
+    return {entry.entity: entry.id for row in connection.execute(query) if (entry := queue_entry(row)) is not None}
 
 
 def newest_commits(connection: Connection, schema: HiveSchema, entries: Iterable[QueueEntry]) -> dict[Entity, int]:

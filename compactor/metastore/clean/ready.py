@@ -8,7 +8,7 @@ ReadyToCleanHandler, MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, null, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
@@ -27,9 +27,9 @@ from compactor.metastore.clean.readers import (
     together,
 )
 from compactor.metastore.clean.writers import writers
-from compactor.metastore.compaction_queue.rows import labelled, move_to_history, queue_entry, records
+from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import fitting, of_entity
+from compactor.metastore.db.sql import fetched, fitting, of_entity
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
@@ -178,18 +178,18 @@ class Cleaning:
     def _ready(self, connection: Connection, retention_ms: int, listing_wait_ms: int) -> list[ReadyEntry]:
         schema = self._schema
         queue, txns = schema.compaction_queue, schema.txns
-        columns = labelled(queue)
+        columns = entry_columns(queue, "cq")
         ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
         # One statement for a row and its transaction's state: a commit in between would look like a transaction that
         # vanished.
-        query = select(*columns).where(ready)
+        query = select(*columns, null()).where(ready)
         if schema.hive_4:
             query = (
-                select(*columns, txns.c.txn_state.label("own_state"))
+                select(*columns, txns.c.txn_state)
                 .select_from(queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id))
                 .where(ready)
             )
-        rows = list(records(connection.execute(query.order_by(queue.c.cq_id))))
+        rows = list(fetched(connection.execute(query.order_by(queue.c.cq_id))))
         if not rows:
             self._sights.clear()
             self._seen_open.clear()
@@ -197,7 +197,7 @@ class Cleaning:
             return []
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
-        entries = [(entry, row.get("own_state")) for row in rows if (entry := queue_entry(row)) is not None]
+        entries = [(entry, row[-1]) for row in rows if (entry := queue_entry(row)) is not None]
         self._look(entries, readers, now)
         alike: dict[Entity, list[QueueEntry]] = {}
         for entry, _ in entries:

@@ -7,7 +7,7 @@ failed, and CC_META_INFO, which Hive 3.1 leaves empty, holds the true state and 
 Source: Hive 3.1's CompactionTxnHandler (markFailed: "to set in CC_META_INFO to provide some context for the failure").
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -16,7 +16,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    CursorResult,
     Select,
     Table,
     and_,
@@ -24,25 +23,23 @@ from sqlalchemy import (
     delete,
     insert,
     not_,
+    null,
     select,
 )
 
 from compactor.errors import printable
 from compactor.metastore.compaction_queue.properties import decode_properties
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import fitting
+from compactor.metastore.db.sql import fetched, fitting
 from compactor.metastore.model import KINDS, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 
-_BEFORE = ("worker_id", "start", "run_as", "highest_write_id", "txn_id", "next_txn_id", "commit_time", "enqueue_time")
-_AFTER = ("initiator_id", "initiator_version", "worker_version", "hadoop_job_id", "cleaner_start")
-_COLUMNS = {
-    prefix: tuple(
-        tuple(f"{prefix}_{name}" for name in names)
-        for names in (("id", "database", "table", "partition", "type", "state"), _BEFORE, _AFTER)
-    )
-    for prefix in ("cq", "cc")
-}
-"""Columns of the queue (`cq`) and the history (`cc`), in the order of `QueueEntry`'s fields."""
+_FIELDS = (
+    *("id", "database", "table", "partition", "type", "state"),
+    *("worker_id", "start", "run_as", "highest_write_id", "txn_id", "next_txn_id", "commit_time", "enqueue_time"),
+    *("pool_name", "tblproperties", "error_message", "retry_retention"),
+    *("initiator_id", "initiator_version", "worker_version", "hadoop_job_id", "cleaner_start"),
+)
+"""Columns of the queue (`cq_…`) and the history (`cc_…`), in the order of `QueueEntry`'s fields."""
 
 _FAILED_ON_3 = (QueueState.REFUSED, QueueState.ABORTED)
 _META_INFO = 2048
@@ -54,8 +51,8 @@ def read_queue(
 ) -> list[QueueEntry]:
     """Queue entries by id; rows with a state or type of a later Hive are left out."""
     table = schema.compaction_queue
-    query = select(*labelled(table)).where(*where).order_by(table.c.cq_id).limit(limit)
-    return [entry for row in records(connection.execute(query)) if (entry := queue_entry(row)) is not None]
+    query = select(*entry_columns(table, "cq")).where(*where).order_by(table.c.cq_id).limit(limit)
+    return [entry for row in fetched(connection.execute(query)) if (entry := queue_entry(row)) is not None]
 
 
 def read_foreign(connection: Connection, schema: HiveSchema) -> list[ForeignEntry]:
@@ -79,8 +76,10 @@ def read_history(
 ) -> list[HistoryEntry]:
     """History entries, newest first."""
     table = schema.completed_compactions
-    query = select(*labelled(table)).where(*where).order_by(table.c.cc_id.desc()).limit(limit)
-    return [entry for row in records(connection.execute(query)) if (entry := history_entry(row)) is not None]
+    told = null() if "cc_error_message" in table.c else table.c.cc_meta_info
+    query = select(*entry_columns(table, "cc"), table.c.cc_end, told).where(*where).order_by(table.c.cc_id.desc())
+    rows = fetched(connection.execute(query.limit(limit)))
+    return [entry for row in rows if (entry := _history_entry(row)) is not None]
 
 
 def find(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | HistoryEntry | None:
@@ -92,7 +91,7 @@ def find(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntr
 
 def find_queued(connection: Connection, schema: HiveSchema, entry_id: int) -> QueueEntry | None:
     """One compaction by its id, in the queue."""
-    row = next(records(connection.execute(_one_queued(schema), {"id": entry_id})), None)
+    row = connection.execute(_one_queued(schema), {"id": entry_id}).first()
     return None if row is None else queue_entry(row)
 
 
@@ -100,28 +99,28 @@ def find_queued(connection: Connection, schema: HiveSchema, entry_id: int) -> Qu
 def _one_queued(schema: HiveSchema) -> Select[Any]:
     """The statement of `find_queued`; building it costs more than running it."""
     queue = schema.compaction_queue
-    return select(*labelled(queue)).where(queue.c.cq_id == bindparam("id"))
+    return select(*entry_columns(queue, "cq")).where(queue.c.cq_id == bindparam("id"))
 
 
-def records(rows: CursorResult[Any]) -> Iterator[dict[str, Any]]:
-    """Each row by its columns' keys; much cheaper than the driver's own mappings where there are many rows."""
-    keys = tuple(rows.keys())
-    return (dict(zip(keys, row, strict=True)) for row in rows.all())
+def entry_columns(table: Table, prefix: str) -> list[ColumnElement[Any]]:
+    """The columns that `queue_entry` takes, `prefix` being `cq` or `cc`; NULL for those that the schema doesn't have."""
+    named = (table.c.get(f"{prefix}_{name}") for name in _FIELDS)
+    return [null() if column is None else column for column in named]
 
 
-def queue_entry(row: Mapping[str, Any]) -> QueueEntry | None:
-    """The entry of a row selected with all columns of the queue; None for a row that a later Hive wrote."""
-    values = _values(row, "cq")
+def queue_entry(row: Sequence[Any]) -> QueueEntry | None:
+    """The entry of a row that begins with `entry_columns`; None for a row that a later Hive wrote."""
+    values = _values(row)
     return None if values is None else QueueEntry(*values)
 
 
-def history_entry(row: Mapping[str, Any]) -> HistoryEntry | None:
-    """The entry of a row of the history; None for a row that a later Hive wrote."""
-    values = _values(row, "cc")
-    if values is None:
+def _history_entry(row: Sequence[Any]) -> HistoryEntry | None:
+    """The entry of a row of `entry_columns`, end, and what 3.1 keeps of the message; None as for `queue_entry`."""
+    *_, end, meta_info = row
+    if (values := _values(row)) is None:
         return None
-    entry = HistoryEntry(*(*values, row.get("cc_end")))
-    return entry if "cc_error_message" in row else replace(entry, **_told(entry.state, row["cc_meta_info"]))
+    entry = HistoryEntry(*(*values, end))
+    return replace(entry, **told) if (told := _told(entry.state, meta_info)) else entry
 
 
 def stored_as(schema: HiveSchema, state: QueueState) -> QueueState:
@@ -180,21 +179,20 @@ def _told(state: QueueState, meta_info: bytes | None) -> dict[str, Any]:
     return {"error_message": message, "state": told if state is QueueState.FAILED and told in _FAILED_ON_3 else state}
 
 
-def _values(row: Mapping[str, Any], prefix: str) -> tuple[Any, ...] | None:
+def _values(row: Sequence[Any]) -> tuple[Any, ...] | None:
     """
     The fields of a `QueueEntry` in their order: by name they would take twice the time, of a hundred thousand rows.
 
     Hive reads NULL as 0 and writes 0 into the history, for an entry that was aborted before it began, or failed before
     it was committed: in some columns 0 means NULL.
     """
-    get: Callable[[str], Any] = row.get
-    identity, before, after = _COLUMNS[prefix]
-    number, database, table, partition, kind_code, state_code = map(get, identity)
+    number, database, table, partition, kind_code, state_code = row[:6]
+    worker_id, start, run_as, covered, txn_id, next_txn_id, commit, enqueued = row[6:14]
+    pool, written, message, retention = row[14:18]
     state, kind = QueueState.from_code(state_code or ""), KINDS.get(kind_code or "")
     if state is None or kind is None:
         return None
-    worker_id, start, run_as, highest_write_id, txn_id, next_txn_id, commit, enqueued = map(get, before)
-    written, properties = get(f"{prefix}_tblproperties"), dict[str, str]()
+    properties = dict[str, str]()
     if written:
         with suppress(ValueError):  # one unreadable row must not stop the loop; without its location nothing is deleted
             properties = decode_properties(written)
@@ -206,14 +204,14 @@ def _values(row: Mapping[str, Any], prefix: str) -> tuple[Any, ...] | None:
         worker_id,
         start or None,
         run_as,
-        highest_write_id,
+        covered,
         txn_id or None,
         next_txn_id or None,
         commit or None,
         enqueued or None,
-        get(f"{prefix}_pool_name"),
+        pool,
         properties,
-        get(f"{prefix}_error_message"),
-        int(get(f"{prefix}_retry_retention") or 0),
-        *map(get, after),
+        message,
+        int(retention or 0),
+        *row[18:23],
     )

@@ -7,17 +7,12 @@ costs one round trip. Source: docs/metastore.md, "MySQL and MariaDB"; Hive's Dat
 
 import contextlib
 import math
-import socket
-import ssl
-import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import pymysql
-from pymysql.connections import Connection as Session
-from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -29,7 +24,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     and_,
+    bindparam,
     collate,
     event,
     func,
@@ -42,15 +39,16 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.sql import operators
+from sqlalchemy.types import NullType
 
 from compactor.metastore.db.dialects.base import Dialect, Failure, meaning_of
 from compactor.metastore.db.dialects.liveness import replace_dead
+from compactor.metastore.db.dialects.mysql_session import LOST, Session, code_of, open_session, run, storable
 from compactor.metastore.db.tables import Code, PartitionName, Remark
 
 _LOCK_SECONDS: Final = 60
 _LIMITED = "limited"
 _APART = "apart"
-_MARIADB: Final = "MariaDB"
 
 _CREDENTIALS: Final = frozenset({1044, 1045, 1251, 1698, 1820, 1862, 2059, 3118, 4151})
 _UNREACHABLE: Final = frozenset({1049, 1129, 1130, 2002, 2003, 2005, 2012, 2026, 3159})
@@ -68,12 +66,6 @@ without a server (9001).
 """
 _ELSEWHERE: Final = frozenset({1047, 1290, 1836, 3032, 9001})
 """After these a new connection may reach a server that can: the old primary is read-only, or its node was cut off."""
-_LOST: Final = frozenset(
-    {1053, 1077, 1079, 1080, 1158, 1159, 1160, 1161, 1180, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
-)
-"""
-1180: a Galera node was cut off while it committed, and the others may have the commit; or the server couldn't write it.
-"""
 _SYNCHRONOUS: Final = 1 | 2 | 4
 """Of Galera: reads, updates and deletes, and inserts wait until what was committed elsewhere is applied."""
 _DENIED: Final = frozenset({1142, 1143})
@@ -111,21 +103,27 @@ def _by_character(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return collate(converted, "utf8mb4_bin")
 
 
-def _storable(value: str | None) -> str | None:
+class _List(TypeDecorator[Any]):
     """
-    A text for people, for a column of the character set `latin1`, which is Windows' 1252: other characters become `?`.
+    Many values as one parameter, which the session writes as a list. A thousand single ones cost this process more than
+    the search costs the server.
     """
-    return None if value is None else value.encode("cp1252", "replace").decode("cp1252")
+
+    impl = NullType
+    cache_ok = True
+
+    def coerce_compared_value(self, op: Any, value: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
+        return self
 
 
 class _StorableText(Text):
     def bind_processor(self, dialect: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        return _storable
+        return storable
 
 
 class _StorableRemark(Remark):
     def bind_processor(self, dialect: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        return _storable
+        return storable
 
 
 class MySQL(Dialect):
@@ -166,8 +164,8 @@ class MySQL(Dialect):
         seconds = max(1, round(idle_transaction_seconds))
 
         @event.listens_for(engine, "do_connect")
-        def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> "_Session":
-            return _open(arguments, options)
+        def _connect(_dialect: object, _record: object, arguments: Any, options: Any) -> Session:
+            return open_session(arguments, options)
 
         @event.listens_for(engine, "connect")
         def _settings(connection: Any, _record: object) -> None:
@@ -183,7 +181,7 @@ class MySQL(Dialect):
                 on = {name for name, value in found.items() if value != "OFF"}
             if not read_only and on & {"read_only", "innodb_read_only"}:
                 raise pymysql.OperationalError(1290, "the server is read-only")
-            _run(
+            run(
                 connection,
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
                 *([f"SET SESSION wsrep_sync_wait = {_SYNCHRONOUS}"] if "wsrep_on" in on else []),
@@ -197,7 +195,7 @@ class MySQL(Dialect):
         def _full_patience(connection: Any, record: Any, _proxy: object) -> None:
             if record.info.pop(_LIMITED, None):
                 with contextlib.suppress(pymysql.Error):  # a dead connection is found out by the next statement
-                    _run(connection, f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}")
+                    run(connection, f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}")
 
         replace_dead(engine, pymysql.Error)
 
@@ -209,8 +207,8 @@ class MySQL(Dialect):
 
         @event.listens_for(engine, "handle_error")
         def _leave_the_server(context: ExceptionContext) -> None:
-            code = _code(context.original_exception)
-            if code in _ELSEWHERE or code in _LOST:
+            code = code_of(context.original_exception)
+            if code in _ELSEWHERE or code in LOST:
                 context.is_disconnect = True
 
     def adopt(self, engine: Engine) -> None:
@@ -247,6 +245,13 @@ class MySQL(Dialect):
         if connection.scalar(select(table.c.txn_lock).with_for_update(read=read)) is None:
             raise LookupError(f"table {table.name} has lost its only row")
 
+    def among(self, column: ColumnElement[Any], values: Sequence[Any] | str) -> ColumnElement[bool]:
+        if isinstance(column.type, _ExactName | _ExactCode) or not values:
+            return super().among(column, values)
+        kind = _List()
+        given = bindparam(values, type_=kind) if isinstance(values, str) else bindparam(None, list(values), type_=kind)
+        return column.op("IN", is_comparison=True, return_type=Boolean())(given)
+
     def among_pairs(
         self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]
     ) -> ColumnElement[bool]:
@@ -254,7 +259,7 @@ class MySQL(Dialect):
         seconds: dict[Any, list[Any]] = {}
         for one, other in pairs:
             seconds.setdefault(one, []).append(other)
-        return or_(*(and_(first == one, second.in_(others)) for one, others in seconds.items()))
+        return or_(*(and_(first == one, self.among(second, others)) for one, others in seconds.items()))
 
     def in_this_order(self, query: Select[Any]) -> Select[Any]:
         return query.prefix_with("STRAIGHT_JOIN")
@@ -288,101 +293,9 @@ class MySQL(Dialect):
             (_UNREACHABLE, Failure.UNREACHABLE),
             (_CONFLICT, Failure.CONFLICT),
             (_UNABLE, Failure.UNABLE),
-            (_LOST, Failure.LOST),
+            (LOST, Failure.LOST),
         )
-        return meaning_of(_code(error.orig), meanings, error)
-
-
-def _context(wanted: Mapping[str, Any]) -> ssl.SSLContext:
-    """TLS as the address's `ssl_…` want it: where they name an authority, the server needs its certificate and name."""
-    known = wanted.get("ca") is not None or wanted.get("capath") is not None
-    context = ssl.create_default_context(cafile=wanted.get("ca"), capath=wanted.get("capath"))
-    context.check_hostname = known and wanted.get("check_hostname", True)
-    context.verify_mode = ssl.CERT_REQUIRED if known else ssl.CERT_NONE
-    if "cert" in wanted:
-        context.load_cert_chain(wanted["cert"], keyfile=wanted.get("key"))
-    if "cipher" in wanted:
-        context.set_ciphers(wanted["cipher"])
-    return context
-
-
-class _Session(Session):  # type: ignore[misc]  # the driver has no types
-    """A connection that ends only transactions that there are, and notices a server that vanished."""
-
-    _longest = sys.maxsize
-
-    @property
-    def is_mariadb(self) -> bool:
-        return _MARIADB in self.get_server_info()
-
-    def escape(self, obj: Any, mapping: Any = None) -> Any:
-        """
-        A value for a statement. A text that a column of `latin1` can't hold equals nothing there; the server would
-        refuse to compare the two, if the text had no collation of its own.
-        """
-        found = super().escape(obj, mapping)
-        plain = not isinstance(obj, str) or obj.isascii() or _storable(obj) == obj
-        return found if plain else f"{found} COLLATE utf8mb4_bin"
-
-    def rollback(self) -> None:
-        if self.server_status & SERVER_STATUS_IN_TRANS:
-            super().rollback()
-
-    def commit(self) -> None:
-        if self.server_status & SERVER_STATUS_IN_TRANS:
-            super().commit()
-
-    def settled(self, longest: int) -> None:
-        """From now on an answer may take as long as a statement does, and a statement has fewer bytes than `longest`."""
-        self._read_timeout = self._write_timeout = None
-        self._longest = longest
-
-    def _execute_command(self, command: int, sql: Any) -> None:
-        # The server would end the connection, and not always be heard to say why: it would look like a loss.
-        if len(sql) >= self._longest:
-            raise pymysql.OperationalError(
-                1153,
-                f"a statement of {len(sql):,} bytes is larger than the server's max_allowed_packet, {self._longest:,}",
-            )
-        super()._execute_command(command, sql)
-
-    def notice_silence(self) -> None:
-        """
-        A host that vanished acknowledges nothing: without a limit TCP would repeat what was sent for a quarter of an
-        hour. A slow statement is acknowledged.
-        """
-        if isinstance(self._sock, socket.socket) and self._sock.family != socket.AF_UNIX:
-            seconds = int(self.connect_timeout)
-            for option, value in (
-                (socket.TCP_KEEPIDLE, 30),
-                (socket.TCP_KEEPINTVL, seconds),
-                (socket.TCP_KEEPCNT, 2),
-                (socket.TCP_USER_TIMEOUT, 1000 * seconds),
-            ):
-                self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _open(arguments: Any, options: Any) -> _Session:
-    """
-    Connect. A server that says nothing, ends the connection or doesn't speak MySQL's protocol is one that can't be
-    reached.
-    """
-    try:
-        if "ssl" in options:
-            options = options | {"ssl": _context(options["ssl"])}
-        session = _Session(*arguments, **options)
-        session.notice_silence()
-    except pymysql.Error as error:
-        if (code := _code(error)) is None or code in _LOST:
-            raise pymysql.OperationalError(
-                2003, f"no session came about: {error.args[-1] if error.args else error}"
-            ) from error
-        raise
-    except (OSError, RuntimeError, ValueError) as error:  # a file of certificates, or what the driver can't do
-        raise pymysql.OperationalError(2026, str(error)) from error
-    except (LookupError, struct.error) as error:
-        raise pymysql.OperationalError(2003, f"what answers there doesn't speak MySQL's protocol ({error})") from error
-    return session
+        return meaning_of(code_of(error.orig), meanings, error)
 
 
 def _may(connection: Connection, table: Table, right: str) -> bool:
@@ -398,19 +311,7 @@ def _may(connection: Connection, table: Table, right: str) -> bool:
     try:
         connection.exec_driver_sql(f"EXPLAIN {statement}").close()
     except DBAPIError as error:
-        if _code(error.orig) in _DENIED:
+        if code_of(error.orig) in _DENIED:
             return False
         raise
     return True
-
-
-def _code(error: BaseException | None) -> int | None:
-    """The server's or the driver's number of an error."""
-    first = error.args[0] if error is not None and error.args else None
-    return first if isinstance(first, int) else None
-
-
-def _run(connection: Any, *statements: str) -> None:
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)

@@ -1,0 +1,61 @@
+"""What our sessions of MySQL and MariaDB do in the driver's place has the same results."""
+
+import pymysql
+import pytest
+from hypothesis import given
+from pymysql.connections import MySQLResult
+from pymysql.protocol import MysqlPacket
+
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.db.dialects.mysql_session import Result
+from compactor.metastore.model import Entity
+from tests import strategies
+from tests.metastore.actor import Hive
+from tests.metastore.databases import kinds, metastore
+
+LENGTHS = (0, 1, 250, 251, 252, 255, 65_535, 65_536, 70_000)
+
+
+@pytest.fixture(params=kinds(["mariadb-4", "mysql5-4"]))
+def shared_database(request, tmp_path):
+    """Both products."""
+    with metastore(request.param, request, tmp_path) as found:
+        yield found
+
+
+@given(row=strategies.protocol_rows())
+def test_a_row_of_the_protocol(row):
+    """Also one with fewer columns than were announced."""
+    data, converters = row
+    ours, drivers = Result.__new__(Result), MySQLResult.__new__(MySQLResult)
+    for result in (ours, drivers):
+        result.unbuffered_active, result.converters = False, converters
+    taken = [result._read_row_from_packet(MysqlPacket(data, "utf8")) for result in (ours, drivers)]
+    assert taken[0] == taken[1]
+
+
+def test_rows_of_a_server(shared_database):
+    """Lengths on both sides of where the protocol writes them otherwise; all kinds of values that we read."""
+    columns = [f"REPEAT('ä', {length}), REPEAT('a', {length})" for length in LENGTHS]
+    columns += ["NULL, 7, -7, 1.50, 1e3, x'00ff', b'1', '', DATE'2024-01-01', TIMESTAMP'2024-01-01 12:00:00'"]
+    query = " UNION ALL ".join(f"SELECT {number}, {', '.join(columns)}" for number in range(3))
+    with shared_database.engine.connect() as connection:
+        ours = connection.exec_driver_sql(query).all()
+    url = shared_database.engine.url
+    driver = pymysql.connect(host=url.host, port=url.port, user=url.username, database=url.database, charset="utf8mb4")
+    with driver, driver.cursor() as cursor:
+        cursor.execute(query)
+        assert [tuple(row) for row in ours] == list(cursor.fetchall())
+
+
+def test_a_list_of_names(shared_database):
+    """Whatever stands in them, each is itself and no other one; one that a column can't hold equals nothing."""
+    names = ["p=a", "p=A", "p=it's", 'p="', "p=\\", "p=100%s", "p=%(a)s", "p=a, b", "p=)", "p=ä", "p= "]
+    hive = Hive(shared_database)
+    many = [f"p={number}" for number in range(60)]
+    hive.add_partitions(hive.create_table(keys=(("p", "string"),)), names + many)
+    catalog, others = Catalog(shared_database), ["p=\N{CJK UNIFIED IDEOGRAPH-4E00}", "p=", "p=absent", "P=a"]
+    for some in (names, names[::2], names[1::2], names + many):
+        assert catalog.places_for([Entity("db", "t", name) for name in (*some, *others)]).keys() == {
+            Entity("db", "t", name) for name in some
+        }
