@@ -22,6 +22,8 @@ WRONG = [
     ("sqlite:///:memory:", "SQLite needs a file"),
     ("postgresql://h:notaport/x", "what follows the host's colon is no port: a number from 1 to 65535 is wanted"),
     ("postgresql://h:/x", "what follows the host's colon is no port"),
+    ("postgresql:///x?host=h:1&host=i:70000", "what follows the colon in one host=… is no port: a number"),
+    ("postgresql:///x?host=h:ham", "what follows the colon in one host=… is no port"),
     ("postgresql://h:70000/x", "what follows the host's colon is no port"),
     ("postgresql://a@c@h/x", "has several @: write %40"),
     ("jdbc:postgresql://h/x", "is a JDBC address; write postgresql://USER@h/x, the password in database.password_file"),
@@ -114,6 +116,8 @@ def test_an_embedded_database_takes_no_password(tmp_path, text, env):
         "postgresql:///m",
         "postgresql://hive@/m?host=a:5432&host=b:5433",
         "postgresql://hive@a,b/m",
+        "postgresql:///m?host=/var/run/postgresql",
+        "postgresql:///m?host=[::1]:5433&host=[::1]&host=::1&host=a",
         "sqlite:////v/m.db",
         "sqlite:///m.db",
         "SQLite:///m.db",
@@ -124,6 +128,12 @@ def test_what_works_is_none(url):
     assert mistake(url) is None
     assert wrong_setting(Settings(database={"url": url})) is None
     assert Database(url).dialect is not None
+
+
+def test_what_can_be_read_in_two_ways_is_not_read():
+    """What stands before the last @ may be a user and a password, and not a server with a database and options."""
+    assert mistake("jdbc:mysql://u:5/b?c=d@h").startswith("is a JDBC address; write mysql://hive@host:3306/metastore,")
+    assert mistake("jdbc:mysql://h:5/b?user=u&password=d@h").startswith("is a JDBC address; write mysql://u@h:5/b,")
 
 
 def test_a_password_is_never_repeated():

@@ -7,7 +7,7 @@ so a JDBC address is answered with its equivalent. Source: docs/metastore.md; SQ
 
 import re
 from collections.abc import Mapping
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -119,9 +119,22 @@ def mistake(url: str) -> str | None:
         if dialect.several_servers:
             return f"names several servers: write {written(dialect, '', servers, 'metastore')}"
         return f"names several servers; {dialect.name}'s driver takes one: write an address that leads to the primary"
-    if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+    if port is not None and not _is_port(port):
         return f"what follows the host's colon is no port: a number from 1 to 65535 is wanted, as in {dialect.example}"
+    for name, server in parse_qsl(url.partition("?")[2]):
+        _, colon, port = server.rpartition(":")
+        if name == "host" and colon and not _is_address(server) and not _is_port(port):
+            return "what follows the colon in one host=… is no port: a number from 1 to 65535 is wanted"
     return None
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text) < 65536
+
+
+def _is_address(server: str) -> bool:
+    """An address of IPv6 without a port, or the directory of a socket: what follows its last colon is no port."""
+    return server.startswith("/") or (server.count(":") > 1 and not server.startswith("[")) or server.endswith("]")
 
 
 def _jdbc(address: str) -> str:

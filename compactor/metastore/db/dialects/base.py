@@ -118,6 +118,8 @@ class Dialect(ABC):
         if named is None or found is None or not rest.startswith("//"):
             return None
         options = dict(parse_qsl(found["options"] or ""))
+        if any("@" in value and name not in {"user", "password"} for name, value in options.items()):
+            return None  # all before the @ may be a user and a password
         kept = {name: value for name, value in options.items() if name in cls.jdbc_options}
         asks = any(options.get(name, "").lower() == "true" for name in ("ssl", "useSSL"))
         user = options.get("user") or unquote(named["user"])
