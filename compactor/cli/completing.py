@@ -90,6 +90,11 @@ class Cached(ShellComplete):
     """Answers a TAB from what one of the latest offered. Any trouble with the cache is passed over in silence."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+        # a shell hands the words over as they were typed
+        args = [
+            os.path.expanduser(word) if before == "--config" else word  # noqa: PTH111 - an unknown user stays
+            for before, word in itertools.pairwise(["", *args])
+        ]
         if incomplete.startswith("-"):
             return super().get_completions(args, incomplete)
         file, kept = None, list[_Offer]()

@@ -174,6 +174,13 @@ def test_the_cache_answers_as_the_metastore_does(shop):
     assert remembered(shop.config, "pause", "--pool", "") == ["default"]
 
 
+def test_a_settings_file_in_the_home_directory(shop, monkeypatch):
+    """A shell hands the tilde over as it was typed."""
+    monkeypatch.setenv("HOME", str(shop.config.parent))
+    for _ in range(2):
+        assert remembered(f"~/{shop.config.name}", "explain", "sh") == ["shop."]
+
+
 def test_of_many_names_only_the_first_are_kept(shop, monkeypatch):
     """A longer word may fit one that wasn't among them."""
     monkeypatch.setattr(completing, "_MOST", 2)
