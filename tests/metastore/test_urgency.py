@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, select
 
+from compactor.acid.compaction import CompactionKind
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import PROPERTIES_LIMIT, Request
@@ -28,6 +29,7 @@ from compactor.metastore.db.sql import fitting
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from tests import strategies
 from tests.metastore.actor import T
+from tests.metastore.databases import kinds, metastore
 from tests.metastore.entries import MAJOR
 
 HOUR_MS = 3_600_000
@@ -163,6 +165,22 @@ def test_claims_come_in_the_order(database):
             assert ours.claim("w", "1", pool) is None
 
     once()
+
+
+@pytest.mark.parametrize("kind", kinds(("sqlite", "postgres-4", "mariadb-4", "mysql5-4")))
+def test_a_rank_is_exact(kind, request, tmp_path):
+    """To the millisecond: MySQL 9 divides with four decimals."""
+    moments = [4_102_444_800_000 + ms for ms in (0, 1, 29_999, 30_000, 59_996, 59_997, 59_998, 59_999, 60_000)]
+    entries = [
+        QueueEntry(number, Entity("a", "t", f"p={number}"), CompactionKind.MAJOR, QueueState.INITIATED, enqueue_ms=at)
+        for number, at in enumerate(moments, start=1)
+    ]
+    with metastore(kind, request, tmp_path) as database:
+        store(database, entries)
+        queue = database.schema.compaction_queue
+        with database.reading() as connection:
+            ranks = dict(connection.execute(select(queue.c.cq_id, rank_column(queue))).all())
+    assert ranks == {entry.id: rank_of(entry, timed=True) for entry in entries}
 
 
 def test_the_order_goes_on_behind_one_reading(database):

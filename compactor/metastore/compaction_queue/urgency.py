@@ -2,7 +2,7 @@
 Urgency: the order in which workers claim the entries of the compaction queue.
 
 An entry has an urgency of 0 to `MOST`, which gives it a head start. Its rank is the moment when it was queued, less the
-head start, in whole minutes. The earliest rank comes first; of one minute, the lowest id. The longest head start is a
+head start, cut to a whole minute. The earliest rank comes first; of one minute, the lowest id. The longest head start is a
 day, so no entry is overtaken by another that is queued more than a day later. The order of two entries stays the same
 for as long as they wait.
 
@@ -88,7 +88,8 @@ def rank_of(entry: QueueEntry, *, timed: bool) -> int:
     urgency = urgency_of(entry)
     if not timed:
         return entry.id - urgency * STEP_ENTRIES
-    return ((entry.enqueue_ms or 0) - urgency * STEP_MS) // _MINUTE_MS
+    moment = (entry.enqueue_ms or 0) - urgency * STEP_MS
+    return moment - moment % _MINUTE_MS
 
 
 def is_timed(queue: Table) -> bool:
@@ -100,7 +101,9 @@ def rank_column(queue: Table) -> ColumnElement[int]:
     """The rank of a row of COMPACTION_QUEUE; times that Hive didn't note count as the earliest."""
     if not is_timed(queue):
         return queue.c.cq_id - _urgency(queue, STEP_ENTRIES)
-    return (func.coalesce(queue.c.cq_enqueue_time, 0) - _urgency(queue, STEP_MS)) // literal(_MINUTE_MS, BigInteger)
+    # Divided, as some products do it with four decimals, the last three milliseconds of a minute would be of the next.
+    moment = func.coalesce(queue.c.cq_enqueue_time, 0, type_=BigInteger) - _urgency(queue, STEP_MS)
+    return moment - moment % literal(_MINUTE_MS, BigInteger)
 
 
 def _urgency(queue: Table, step: int) -> ColumnElement[Any]:
