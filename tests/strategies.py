@@ -937,14 +937,16 @@ def listed_records(columns: Sequence[OutputColumn]) -> SearchStrategy[list[dict[
 
 @st.composite
 def protocol_rows(draw: st.DrawFn) -> tuple[bytes, list[tuple[str | None, Callable[[str], str] | None]]]:
-    """A row of texts as the protocol has it, maybe without its last columns, and how each column is read."""
+    """A row of texts as the protocol has it, maybe cut off somewhere, and how each column is read."""
     values = draw(st.lists(st.none() | st.binary(max_size=10) | st.binary(min_size=249, max_size=300), max_size=8))
     readers = st.sampled_from([(None, None), ("latin1", None), ("latin1", str.upper)])
-    sent = values[: len(values) - draw(st.integers(0, 1))]
 
     def with_length(value: bytes | None) -> bytes:
         if value is None:
             return b"\xfb"
         return (bytes([len(value)]) if len(value) < 251 else b"\xfc" + len(value).to_bytes(2, "little")) + value
 
-    return b"".join(map(with_length, sent)), draw(st.lists(readers, min_size=len(values), max_size=len(values)))
+    data = b"".join(map(with_length, values)) + draw(st.sampled_from([b"", b"", b"\xfc", b"\xff"]))
+    return data[: draw(st.just(len(data)) | st.integers(0, len(data)))], draw(
+        st.lists(readers, min_size=len(values), max_size=len(values))
+    )

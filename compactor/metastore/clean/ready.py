@@ -182,7 +182,7 @@ class Cleaning:
         ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
         # One statement for a row and its transaction's state: a commit in between would look like a transaction that
         # vanished.
-        query = select(*columns, null()).where(ready)
+        query = select(*columns, null()).where(ready)  # the last column is the state of its own transaction
         if schema.hive_4:
             query = (
                 select(*columns, txns.c.txn_state)

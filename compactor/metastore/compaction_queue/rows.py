@@ -39,7 +39,7 @@ _FIELDS = (
     *("pool_name", "tblproperties", "error_message", "retry_retention"),
     *("initiator_id", "initiator_version", "worker_version", "hadoop_job_id", "cleaner_start"),
 )
-"""Columns of the queue (`cq_…`) and the history (`cc_…`), in the order of `QueueEntry`'s fields."""
+"""Columns of the queue (`cq_…`) and the history (`cc_…`), in the order of `entry_columns`, which `_values` relies on."""
 
 _FAILED_ON_3 = (QueueState.REFUSED, QueueState.ABORTED)
 _META_INFO = 2048
@@ -181,7 +181,8 @@ def _told(state: QueueState, meta_info: bytes | None) -> dict[str, Any]:
 
 def _values(row: Sequence[Any]) -> tuple[Any, ...] | None:
     """
-    The fields of a `QueueEntry` in their order: by name they would take twice the time, of a hundred thousand rows.
+    The fields of a `QueueEntry` in their order, of a row that begins with the columns of `_FIELDS`: by name they would
+    take twice the time, of a hundred thousand rows.
 
     Hive reads NULL as 0 and writes 0 into the history, for an entry that was aborted before it began, or failed before
     it was committed: in some columns 0 means NULL.

@@ -102,6 +102,7 @@ def rank_column(queue: Table) -> ColumnElement[int]:
     if not is_timed(queue):
         return queue.c.cq_id - _urgency(queue, STEP_ENTRIES)
     # Divided, as some products do it with four decimals, the last three milliseconds of a minute would be of the next.
+    # Nothing here is negative but whole minutes: of other negative numbers the remainder in SQL isn't Python's.
     moment = func.coalesce(queue.c.cq_enqueue_time, 0, type_=BigInteger) - _urgency(queue, STEP_MS)
     return moment - moment % literal(_MINUTE_MS, BigInteger)
 

@@ -23,6 +23,8 @@ WRONG = [
     ("postgresql://h:notaport/x", "what follows the host's colon is no port: a number from 1 to 65535 is wanted"),
     ("postgresql://h:/x", "what follows the host's colon is no port"),
     ("postgresql:///x?host=h:1&host=i:70000", "what follows the colon in one host=… is no port: a number"),
+    ("postgresql:///x?host=h:1,i:2", "names several servers with ports in one host=…: write a host=… for each"),
+    ("postgresql:///x?host=h,i&port=1,70000", "what follows port= is no port: a number from 1 to 65535 is wanted"),
     ("postgresql:///x?host=h:ham", "what follows the colon in one host=… is no port"),
     ("postgresql://h:70000/x", "what follows the host's colon is no port"),
     ("postgresql://a@c@h/x", "has several @: write %40"),
@@ -117,6 +119,7 @@ def test_an_embedded_database_takes_no_password(tmp_path, text, env):
         "postgresql://hive@/m?host=a:5432&host=b:5433",
         "postgresql://hive@a,b/m",
         "postgresql:///m?host=/var/run/postgresql",
+        "postgresql:///m?host=a,b&port=5432,5433",
         "postgresql:///m?host=[::1]:5433&host=[::1]&host=::1&host=a",
         "sqlite:////v/m.db",
         "sqlite:///m.db",
@@ -134,6 +137,7 @@ def test_what_can_be_read_in_two_ways_is_not_read():
     """What stands before the last @ may be a user and a password, and not a server with a database and options."""
     assert mistake("jdbc:mysql://u:5/b?c=d@h").startswith("is a JDBC address; write mysql://hive@host:3306/metastore,")
     assert mistake("jdbc:mysql://h:5/b?user=u&password=d@h").startswith("is a JDBC address; write mysql://u@h:5/b,")
+    assert mistake("jdbc:mysql://h:5/b?user=u&x=me%40h").startswith("is a JDBC address; write mysql://u@h:5/b,")
 
 
 def test_a_password_is_never_repeated():

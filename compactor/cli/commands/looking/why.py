@@ -180,17 +180,13 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     daemons = control_records.daemons(session)
     held: dict[Cause, list[list[QueueEntry]]] = {}
     cleaner = Cleaning(database)
-    with ThreadPoolExecutor(
-        1, thread_name_prefix="parameters"
-    ) as beside:  # the server joins while rows are taken apart
-        parameters = beside.submit(Catalog(database).parameters_of_ready, CLEANUP_KEYS)
-        cleaning = [
-            (ready.entry, ready.blockers)
-            for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms)
-            if fits(ready.entry.entity)
-        ]
-        kept = _kept(cleaning, parameters.result())
+    cleaning = [
+        (ready.entry, ready.blockers)
+        for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms)
+        if fits(ready.entry.entity)
+    ]
     ties = {} if target is None or database.schema.hive_4 else _ties(cleaner, cleaning)
+    kept = _kept(session, cleaning)
     decide = control_records.judge(session) if cleaning else None
     denials: dict[Subject, Denial | None] = {}
     alike: dict[tuple[object, ...], list[QueueEntry]] = {}  # transactions hold back many entries alike
@@ -350,15 +346,11 @@ def _resume(scope: Scope) -> str:
             return f"compactor resume --{kind.value} {shlex.quote(scope.name)}"
 
 
-def _kept(
-    cleaning: Sequence[tuple[QueueEntry, object]], found: Mapping[int, tuple[Mapping[str, str], Mapping[str, str]]]
-) -> dict[int, str]:
-    """
-    Of the entries whose replaced files stay (`no_cleanup`) why; not of requests to remove a directory.
-
-    Args:
-        found: `Catalog.parameters_of_ready`.
-    """
+def _kept(session: Session, cleaning: Sequence[tuple[QueueEntry, object]]) -> dict[int, str]:
+    """Of the entries whose replaced files stay (`no_cleanup`) why; not of requests to remove a directory."""
+    if not cleaning:
+        return {}
+    found = Catalog(session.database()).parameters_of_ready(CLEANUP_KEYS)
     return {
         entry.id: why
         for entry, _ in cleaning

@@ -23,7 +23,7 @@ _NAMES = [dialect.name for dialect in _TESTED]
 _SUPPORTED = f"{', '.join(_NAMES[:-1])} and {_NAMES[-1]} are: {_EXAMPLES}"
 _NO_ADDRESS = f"is not a database address such as {_EXAMPLES}"
 _FORM = re.compile(
-    r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?P<host>\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?.*)?$",
+    r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?P<host>\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?(?P<query>.*))?$",
     re.DOTALL,
 )
 _HOSTS = re.compile(r"[\w.,%-]*|\[[\w:.%]*\]")
@@ -121,10 +121,14 @@ def mistake(url: str) -> str | None:
         return f"names several servers; {dialect.name}'s driver takes one: write an address that leads to the primary"
     if port is not None and not _is_port(port):
         return f"what follows the host's colon is no port: a number from 1 to 65535 is wanted, as in {dialect.example}"
-    for name, server in parse_qsl(url.partition("?")[2]):
-        _, colon, port = server.rpartition(":")
-        if name == "host" and colon and not _is_address(server) and not _is_port(port):
+    for name, value in parse_qsl(found["query"] or ""):
+        _, colon, last = value.rpartition(":")
+        if name == "host" and colon and "," in value:
+            return "names several servers with ports in one host=…: write a host=… for each"
+        if name == "host" and colon and not _is_address(value) and not _is_port(last):
             return "what follows the colon in one host=… is no port: a number from 1 to 65535 is wanted"
+        if name == "port" and not all(map(_is_port, value.split(","))):
+            return "what follows port= is no port: a number from 1 to 65535 is wanted"
     return None
 
 

@@ -109,7 +109,8 @@ class Dialect(ABC):
     def from_jdbc(cls, rest: str) -> JdbcAddress | None:
         """
         What follows the product's name in a JDBC address; None when ours has nothing that means the same, or when it can be
-        read in two ways: a part of a password must not pass for a server, a database or an option.
+        read in two ways: a part of a password must not pass for a server, a database or an option. An @ in the options
+        `user` and `password` is theirs: users of cloud databases have one.
         """
         whom, _, where = rest.removeprefix("//").rpartition("@")  # a password may hold what elsewhere ends a part
         if "/" not in where:
@@ -118,7 +119,8 @@ class Dialect(ABC):
         if named is None or found is None or not rest.startswith("//"):
             return None
         options = dict(parse_qsl(found["options"] or ""))
-        if any("@" in value and name not in {"user", "password"} for name, value in options.items()):
+        given = (one.partition("=") for one in (found["options"] or "").split("&"))
+        if any("@" in value and name not in {"user", "password"} for name, _, value in given):
             return None  # all before the @ may be a user and a password
         kept = {name: value for name, value in options.items() if name in cls.jdbc_options}
         asks = any(options.get(name, "").lower() == "true" for name in ("ssl", "useSSL"))

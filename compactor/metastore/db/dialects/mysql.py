@@ -113,7 +113,7 @@ class _List(TypeDecorator[Any]):
     cache_ok = True
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        return self
+        return self  # not the type that SQLAlchemy would choose for a list
 
 
 class _StorableText(Text):

@@ -50,6 +50,7 @@ class Result(MySQLResult):  # type: ignore[misc]  # the driver has no types
                     row.append(None)
                     continue
                 if size > _NULL:
+                    position = -1
                     break
                 value = data[position : position + size]
                 position += size
@@ -86,7 +87,8 @@ class Session(Connection):  # type: ignore[misc]  # the driver has no types
     def escape(self, obj: Any, mapping: Any = None) -> Any:
         """
         A value for a statement. A text that a column of `latin1` can't hold equals nothing there; the server would
-        refuse to compare the two, if the text had no collation of its own. Of many values a list.
+        refuse to compare the two, if the text had no collation of its own. Of a list each value so; an empty one holds
+        NULL, which equals nothing.
         """
         if isinstance(obj, list):
             return f"({', '.join([self.escape(one, mapping) for one in obj]) or 'NULL'})"
