@@ -32,7 +32,7 @@ def test_a_row_of_the_protocol(row):
     data, converters = row
     ours, drivers = Result.__new__(Result), MySQLResult.__new__(MySQLResult)
     for result in (ours, drivers):
-        result.unbuffered_active, result.converters = False, converters
+        vars(result).update(unbuffered_active=False, converters=converters)
 
     def taken(result):
         try:

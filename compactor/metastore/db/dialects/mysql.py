@@ -112,9 +112,6 @@ class _List(TypeDecorator[Any]):
     impl = NullType
     cache_ok = True
 
-    def coerce_compared_value(self, op: Any, value: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        return self  # not the type that SQLAlchemy would choose for a list
-
 
 class _StorableText(Text):
     def bind_processor(self, dialect: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
