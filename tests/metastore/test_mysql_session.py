@@ -57,7 +57,7 @@ def test_rows_of_a_server(shared_database):
 
 
 def test_a_list_of_names(shared_database):
-    """Whatever stands in them, each is itself and no other one; one that a column can't hold equals nothing."""
+    """Each name of a list finds itself and no other name; a name that the column can't hold finds nothing."""
     names = ["p=a", "p=A", "p=it's", 'p="', "p=\\", "p=100%s", "p=%(a)s", "p=a, b", "p=)", "p=ä", "p= "]
     hive = Hive(shared_database)
     many = [f"p={number}" for number in range(60)]

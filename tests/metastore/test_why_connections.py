@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from sqlalchemy import insert
 
 from compactor.cli.root import cli
-from tests.metastore.databases import kinds, metastore, server_of
+from tests.metastore.databases import kinds, metastore
 
 
 @pytest.fixture(params=kinds(["mariadb-4", "mariadb-3"]))
@@ -25,13 +25,8 @@ def shared_database(request, tmp_path):
 
 
 @pytest.fixture
-def server(request, shared_database):
-    return server_of(request, shared_database)
-
-
-@pytest.fixture
 def config(shared_database, tmp_path):
-    """Settings with whose user only one connection comes about."""
+    """Settings with the user `one`, whom each test makes with its own limits."""
     file = tmp_path / "compactor.yaml"
     url = shared_database.engine.url.set(drivername="mysql", username="one")
     file.write_text(f"database: {{url: '{url.render_as_string()}'}}\n", encoding="utf-8")

@@ -39,7 +39,7 @@ _FIELDS = (
     *("pool_name", "tblproperties", "error_message", "retry_retention"),
     *("initiator_id", "initiator_version", "worker_version", "hadoop_job_id", "cleaner_start"),
 )
-"""Columns of the queue (`cq_…`) and the history (`cc_…`), in the order of `entry_columns`, which `_values` relies on."""
+"""Columns of the queue (`cq_…`) and the history (`cc_…`), in the order of `QueueEntry`'s fields (`_values`)."""
 
 _FAILED_ON_3 = (QueueState.REFUSED, QueueState.ABORTED)
 _META_INFO = 2048

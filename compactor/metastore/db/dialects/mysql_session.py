@@ -36,7 +36,7 @@ def storable(value: str | None) -> str | None:
 class Result(MySQLResult):  # type: ignore[misc]  # the driver has no types
     """
     Takes rows apart in one loop, where the driver's calls for each value take twice the time: there are millions of
-    values. Rows with values longer than 250 bytes, or with something unusual, are the driver's.
+    values. The driver takes apart rows with a value longer than 250 bytes, and those that don't end with a column.
     """
 
     def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
