@@ -73,6 +73,10 @@ class Running:
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
+    def trouble(self) -> str:
+        """The last warnings and errors of its log: what is at the log's end may be long after what went wrong."""
+        return "\n".join(str(event) for event in self.events() if event.get("level") in {"warning", "error"})[-3000:]
+
     def events(self) -> list[dict]:
         return [json.loads(line) for line in self.said().rpartition("\n")[0].splitlines() if line.startswith("{")]
 
@@ -174,7 +178,7 @@ class Fleet(Scene):
                     f"{running.name} ended before {what}: {running.said()[-4000:]}"
                 )
             assert time.monotonic() < deadline, f"not {what}:\n" + "\n\n".join(
-                f"{running.name}:\n{running.said()[-5000:]}" for running in self.daemons
+                f"{running.name}:\n{running.trouble()}\n{running.said()[-3000:]}" for running in self.daemons
             )
             time.sleep(0.05)
 

@@ -18,7 +18,14 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.coordination import Role
-from compactor.errors import CompactorError, OwnershipLostError, RefusedError, RetryableError, UnreachableError
+from compactor.errors import (
+    CompactorError,
+    OutcomeUnknownError,
+    OwnershipLostError,
+    RefusedError,
+    RetryableError,
+    UnreachableError,
+)
 from compactor.log import get_logger
 from compactor.metastore.clean.readers import MayBeListedError
 from compactor.metastore.clean.ready import ReadyEntry
@@ -132,7 +139,7 @@ class Cleaner:
         except MayBeListedError as error:
             tally.wait(entry, str(error), Reason.MAY_BE_LISTED)
             self._services.cleaning.clear_cleaner_start(entry)
-        except (UnreachableError, RetryableError) as error:
+        except (UnreachableError, RetryableError, OutcomeUnknownError) as error:  # the next visit looks, and settles
             tally.error(entry.entity, error)
             self._turns.away.note(error)
             (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)(

@@ -18,14 +18,14 @@ files; the Cleaner decides what may be removed, and why.
 
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, is_hidden, parse_dir
 from compactor.engine.change_management import change_management
-from compactor.errors import OwnershipLostError, RefusedError
+from compactor.errors import OwnershipLostError, RefusedError, RetryableError
 from compactor.log import get_logger
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
@@ -178,26 +178,35 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
         tag: only removals with this tag; empty: all.
 
     Returns how many there were; if any, the listing that the names are from is out of date.
+
+    Raises:
+        RetryableError: one is there still. A rename that another process had sent may have arrived only now, or a name
+            is taken: until all is back, what the location holds isn't known.
     """
-    count = 0
-    for name in sorted(names):
+    found = dict(_cut_off(names, tag))
+    for name, word in sorted(found.items()):
+        if word in {DECIDED, RECYCLED}:
+            _finish(storage, location, name)
+        elif word == UNDO:
+            settle_undo(storage, location, name)
+        else:
+            put_back(storage, location, name)
+        _log.info("removal.settled", directory=name)
+    if found and (rest := min(_cut_off(storage.directories(location), tag), default=None)):
+        raise RetryableError(f"the removal {rest[0]} in {location} was cut off, and isn't put back or finished yet")
+    return len(found)
+
+
+def _cut_off(names: Iterable[str], tag: str | int) -> Iterator[tuple[str, str | None]]:
+    """The names of trash directories that somebody has to settle, and the word at their end."""
+    for name in names:
         if not name.startswith(TRASH_PREFIX):
             continue
         ours = _NAME.fullmatch(name)
         if ours is None:
             _log.warning("directory.kept", directory=name, why="the Cleaner gives no such name")
-            continue
-        if ours["word"] == KEPT or (tag and ours["tag"] != str(tag)):
-            continue
-        count += 1
-        if ours["word"] in {DECIDED, RECYCLED}:
-            _finish(storage, location, name)
-        elif ours["word"] == UNDO:
-            settle_undo(storage, location, name)
-        else:
-            put_back(storage, location, name)
-        _log.info("removal.settled", directory=name)
-    return count
+        elif ours["word"] != KEPT and (not tag or ours["tag"] == str(tag)):
+            yield name, ours["word"]
 
 
 def _finish(storage: Storage, location: str, name: str) -> None:

@@ -3,13 +3,19 @@ Cleaner and stores that are away: one call to one of them may take minutes, and 
 every cycle.
 """
 
+from functools import partial
+from itertools import count
+
 import pytest
 
+from compactor.errors import OutcomeUnknownError
 from compactor.roles import steps
 from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.cleaner.schedule import CYCLE_SECONDS
+from compactor.roles.services import Services
 from tests.unit.roles.dead_store import STORE, DeadStore
-from tests.unit.roles.tables import compacted
+from tests.unit.roles.tables import bases, compacted, hidden, visible
+from tests.unit.roles.troubled import Troubled
 
 
 @pytest.fixture
@@ -116,3 +122,29 @@ def test_aborted_writes_elsewhere_come_before_those_on_a_store_that_was_away(wor
     dead.before = lambda: world.clock.forward(CYCLE_SECONDS)
     assert "forgot 1 aborted write; 1 failed: db.b: no answer" in cleaner.run_once()
     assert dead.names() == ["a", "b"]
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
+def test_a_change_without_an_answer_is_no_failed_attempt(world, monkeypatch, done):
+    """
+    Each change in turn: the next cycle looks what became of it, and ends the entry; no pause, and nothing given up.
+    """
+    whole = Services.storage
+    for at in count():
+        table, counted = compacted(world, name=f"t{at}"), count()
+        world.settle_time()
+        troubled = partial(
+            Troubled, counted=counted, at=at, error=OutcomeUnknownError("no answer"), on=False, done=done
+        )
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                Services, "storage", lambda its, location, troubled=troubled: troubled(whole(its, location))
+            )
+            world.clean()
+        if next(counted) <= at:
+            break
+        world.clean()
+        assert left(world) == []
+        assert (visible(table), hidden(table)) == (bases(table), [])
+        world.assert_rows(table)
+    assert at >= 7

@@ -13,9 +13,9 @@ from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine import restore as module
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.services import Services
-from compactor.storage.forwarding import ForwardingStorage
 from tests.unit.roles.test_quarantine import HOUR_MS, later  # noqa: F401 - a fixture
 from tests.unit.roles.test_restore import refused, replaced, tree, undoing, visible
+from tests.unit.roles.troubled import Troubled
 
 
 def while_rows_are_compared(monkeypatch, happens):
@@ -246,24 +246,6 @@ def test_what_another_cleaner_takes_away_meanwhile_refuses(world):
     assert caught.value.reason is Reason.INPUT_CHANGED
     assert world.rows(table) == before
     assert any(name.startswith("base_") for name in visible(table))
-
-
-class Troubled(ForwardingStorage):
-    """A store whose change number `at` fails, and with `on` every later one; `done`: it happened all the same."""
-
-    def __init__(self, driver, counted, at, error, *, on, done):
-        super().__init__(driver)
-        self._counted, self._at, self._error, self._on, self._done = counted, at, error, on, done
-
-    def _call(self, call, *changed, of_content=False):
-        if not changed:
-            return call()
-        number = next(self._counted)
-        if number == self._at or (self._on and number > self._at):
-            if self._done:
-                call()
-            raise self._error
-        return call()
 
 
 READ_ONLY = RefusedError(Reason.PERMISSION_DENIED, "the file system is read-only")

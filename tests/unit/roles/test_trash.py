@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.acid.names import TRASH_PREFIX
-from compactor.errors import OwnershipLostError, RefusedError
+from compactor.errors import OwnershipLostError, RefusedError, RetryableError
 from compactor.reasons import Reason
 from compactor.roles.cleaner.trash import Removal, Trash, put_back, remove_hidden, settle, staging_directories
 from compactor.roles.cleaner.trash_in_place import TrashInPlace
@@ -146,6 +146,27 @@ def test_putting_back_may_be_cut_off(place):
     storage = storage_for(str(place))
     assert settle(storage, str(place), storage.directories(str(place))) == 1
     assert names(place) == ["000000_0", "base_0000005", "delta_0000006_0000006_0000"]
+
+
+@pytest.mark.parametrize("word", ["-back", "-delete"])
+def test_a_rename_that_arrives_late_is_waited_for(place, word):
+    """
+    A request that got no answer is carried out between the look and the settling: the place isn't taken for settled
+    while a part of it is out of sight, and the next visit settles it.
+    """
+    trash = trash_for(place)
+    trash.take(removals(place, "delta_0000006_0000006_0000"))
+    storage = storage_for(str(place))
+    seen = storage.directories(str(place))
+    (place / trash.name).rename(place / f"{trash.name}{word}")
+    with pytest.raises(RetryableError, match=f"{trash.name}{word} in .* isn't put back or finished yet"):
+        settle(storage, str(place), seen)
+    assert settle(storage, str(place), storage.directories(str(place))) == 1
+    left = {
+        "-back": ["000000_0", "base_0000005", "delta_0000006_0000006_0000"],
+        "-delete": ["000000_0", "base_0000005"],
+    }
+    assert names(place) == left[word]
 
 
 def test_hidden_directories_vanish_in_one_step(place):
