@@ -935,18 +935,33 @@ def listed_records(columns: Sequence[OutputColumn]) -> SearchStrategy[list[dict[
 # ---- MySQL's protocol
 
 
+Readers = list[tuple[str | None, Callable[[str], object] | None]]
+
+
 @st.composite
-def protocol_rows(draw: st.DrawFn) -> tuple[bytes, list[tuple[str | None, Callable[[str], str] | None]]]:
-    """A row of texts as the protocol has it, maybe cut off somewhere, and how each column is read."""
-    values = draw(st.lists(st.none() | st.binary(max_size=10) | st.binary(min_size=249, max_size=300), max_size=8))
-    readers = st.sampled_from([(None, None), ("latin1", None), ("latin1", str.upper)])
+def protocol_rows(draw: st.DrawFn) -> tuple[list[bytes], Readers]:
+    """
+    Rows as MySQL's protocol has them, and how each column is read: texts and numbers, of which one may be cut off
+    somewhere or have more.
+    """
+    readers = draw(
+        st.lists(
+            st.sampled_from([(None, None), ("latin1", None), ("latin1", str.upper), ("ascii", int)]),
+            min_size=1,
+            max_size=8,
+        )
+    )
 
     def with_length(value: bytes | None) -> bytes:
         if value is None:
             return b"\xfb"
         return (bytes([len(value)]) if len(value) < 251 else b"\xfc" + len(value).to_bytes(2, "little")) + value
 
-    data = b"".join(map(with_length, values)) + draw(st.sampled_from([b"", b"", b"\xfc", b"\xff"]))
-    return data[: draw(st.just(len(data)) | st.integers(0, len(data)))], draw(
-        st.lists(readers, min_size=len(values), max_size=len(values))
+    texts = st.none() | st.binary(max_size=10) | st.binary(min_size=249, max_size=300)
+    numbers = st.none() | st.integers().map(lambda number: str(number).encode())
+    columns = [numbers if reader is int else texts for _, reader in readers]
+    data = st.tuples(*columns).map(lambda values: b"".join(map(with_length, values)))
+    broken = st.tuples(data, st.integers(0, 400), st.sampled_from([b"", b"\xfc", b"\xff", b"\x01a"])).map(
+        lambda parts: parts[0][: parts[1]] + parts[2]
     )
+    return draw(st.lists(data | data | data | broken, max_size=20)), readers

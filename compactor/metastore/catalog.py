@@ -29,7 +29,6 @@ from compactor.metastore.model import (
     Column,
     Entity,
     PartitionFacts,
-    QueueState,
     TableFacts,
 )
 from compactor.metastore.owned_lists import OwnedList, OwnedLists, Pair, by_key, parameters_in
@@ -209,43 +208,6 @@ class Catalog:
         """
         (found,) = self._database.glance(lambda connection: self._few_parameters.read(connection, part_ids))
         return {number: by_key(pairs) for number, pairs in found.items()}
-
-    def parameters_of_ready(self, keys: Collection[str]) -> Mapping[int, tuple[dict[str, str], dict[str, str]]]:
-        """
-        Those parameters with these names that the tables, and the partitions, of entries that are ready for cleaning
-        have; by the entry's id. Entries without any are missing from the answer.
-
-        The server joins queue and catalog: there may be many entries, and hardly any has such a parameter.
-        """
-        schema = self._schema
-        queue, dbs, tbls, partitions = schema.compaction_queue.c, schema.dbs.c, schema.tbls.c, schema.partitions.c
-        named = and_(dbs.name == queue.cq_database, dbs.ctlg_name == DEFAULT_CATALOG)
-        origin = schema.compaction_queue.join(schema.dbs, named).join(
-            schema.tbls, and_(tbls.db_id == dbs.db_id, tbls.tbl_name == queue.cq_table)
-        )
-        whose = and_(partitions.tbl_id == tbls.tbl_id, queue.cq_partition == partitions.part_name)
-        of_table, of_partition = schema.table_params, schema.partition_params
-        selects = [
-            select(queue.cq_id, literal(number), owned.c.param_key, owned.c.param_value)
-            .select_from(joined)
-            .where(queue.cq_state == QueueState.READY_FOR_CLEANING.code, owned.c.param_key.in_(keys))
-            for number, owned, joined in (
-                (0, of_table, origin.join(of_table, of_table.c.tbl_id == tbls.tbl_id)),
-                (
-                    1,
-                    of_partition,
-                    origin.join(schema.partitions, whose).join(
-                        of_partition, of_partition.c.part_id == partitions.part_id
-                    ),
-                ),
-            )
-        ]
-        found: dict[int, tuple[dict[str, str], dict[str, str]]] = {}
-        for entry_id, number, key, value in self._database.glance(
-            lambda connection: connection.execute(union_all(*selects)).all()
-        ):
-            found.setdefault(int(entry_id), ({}, {}))[number][key] = value or ""
-        return found
 
     def parameters_of_tables(self, keys: Collection[str]) -> Mapping[Entity, tuple[dict[str, str], dict[str, str]]]:
         """

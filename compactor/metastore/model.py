@@ -11,12 +11,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from compactor.acid.compaction import CompactionKind
+from compactor.metastore.values import value
 
 DEFAULT_CATALOG = "hive"
 """ACID tables exist in this catalog only: the transaction tables have no column for another."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Entity:
     """
     The unit of a compaction: a table, or one partition of it.
@@ -201,7 +202,7 @@ HIVES_OWN_PROPERTIES = frozenset({LOCATION, "ifPurge"})
 """Properties by which Hive's Cleaner removes a whole directory; a request must not set them (`QueueEntry.location`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class QueueEntry:
     """
     One row of COMPACTION_QUEUE.
@@ -255,7 +256,7 @@ class QueueEntry:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class HistoryEntry(QueueEntry):
     """One row of COMPLETED_COMPACTIONS."""
 

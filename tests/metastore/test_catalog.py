@@ -127,28 +127,6 @@ def test_many_at_once_leave_out_what_is_missing(database, hive):
     assert set(catalog.tables_for(entities)) == {T, Entity("other", "u")}
 
 
-def test_parameters_of_what_is_ready_are_told_by_entry(database, hive):
-    """
-    Those that were asked for, of the table and of exactly the entry's partition; entries in another state, without such
-    a parameter, or for what the catalog hasn't, are missing.
-    """
-    keys = (("p", "string"),)
-    plain = hive.create_table("db.plain", keys=keys, parameters={"other": "true"})
-    hive.add_partitions(plain, ["p=a", "p=b"])
-    hive.add_partitions(plain, ["p=A"], parameters={"NO_CLEANUP": "TRUE", "numRows": "3"})
-    hive.add_partitions(hive.create_table("db.off", keys=keys, parameters={"no_cleanup": "true"}), ["p=1"])
-    ready = {
-        name: hive.queued(name, state="r")
-        for name in ("db.plain/p=a", "db.plain/p=A", "db.plain/p=b", "db.plain", "db.off/p=1", "db.off", "db.gone/p=A")
-    }
-    hive.queued("db.off/p=1", state="w")
-    assert Catalog(database).parameters_of_ready(("no_cleanup", "NO_CLEANUP")) == {
-        ready["db.plain/p=A"]: ({}, {"NO_CLEANUP": "TRUE"}),
-        ready["db.off/p=1"]: ({"no_cleanup": "true"}, {}),
-        ready["db.off"]: ({"no_cleanup": "true"}, {}),
-    }
-
-
 def test_parameters_of_tables_are_told_with_those_of_their_databases(database, hive):
     """Those that were asked for, of transactional tables alone; keys in another case are others."""
     keys = ("no_auto_compaction", "NO_AUTO_COMPACTION")

@@ -25,6 +25,7 @@ from compactor.metastore.partition_names import spellings
 from compactor.metastore.txn.locks import AGENT, on_table, read_locks
 from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
 from compactor.metastore.txn.transactions import read_open_transactions
+from compactor.metastore.values import value
 from compactor.reasons import Reason
 
 _COMPILES_MS = 120_000
@@ -37,7 +38,7 @@ _NAMED = 3
 """How many of a transaction's locks are told by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Sight:
     """
     The first observation of a ready entry.

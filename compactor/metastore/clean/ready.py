@@ -5,15 +5,16 @@ Tells the Cleaner which finished compactions may be cleaned, and under which lis
 ReadyToCleanHandler, MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, null, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, null, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.clean.overlapping import at_work, newest_commits, within
+from compactor.metastore.clean.parameters import Parameters, beside, told
 from compactor.metastore.clean.purge import Proof, forget, forget_commits
 from compactor.metastore.clean.readers import (
     Blocker,
@@ -34,10 +35,11 @@ from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
 from compactor.metastore.txn.snapshots import snapshots_for
+from compactor.metastore.values import value
 from compactor.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ReadyEntry:
     """
     One entry that is ready for cleaning, and whether it may be cleaned now.
@@ -47,6 +49,7 @@ class ReadyEntry:
             None on 3.1.
         known: entries of the same table or partition that were ready, too (3.1).
         unlisted: the entry may be cleaned only as long as there is no lock.
+        parameters: of its table and partition, those that were asked for.
         blockers: empty: clean the entry now. COMPACTION_ABORTED among them: mark it failed, and delete nothing for it.
     """
 
@@ -55,6 +58,7 @@ class ReadyEntry:
     blockers: tuple[Blocker, ...] = ()
     known: frozenset[int] = frozenset()
     unlisted: bool = False
+    parameters: Parameters = ({}, {})
 
     @property
     def failed(self) -> bool:
@@ -77,7 +81,9 @@ class Cleaning:
         self._seen_open: set[int] = set()
         self._free_since: dict[int, int] = {}
 
-    def ready_for_cleaning(self, retention_ms: int = 0, listing_wait_ms: int = 0) -> list[ReadyEntry]:
+    def ready_for_cleaning(
+        self, retention_ms: int = 0, listing_wait_ms: int = 0, keys: Collection[str] = ()
+    ) -> list[ReadyEntry]:
         """
         Every entry that is ready for cleaning, by id, each with its blockers.
 
@@ -85,8 +91,9 @@ class Cleaning:
             retention_ms: how long files stay after the commit, for readers that open no transaction.
             listing_wait_ms: how much longer at most files stay while there is a lock: a reader that is listing when a
                 directory vanishes may take all of it for empty.
+            keys: names of parameters of the entry's table and partition to read as well.
         """
-        return self._database.read(lambda connection: self._ready(connection, retention_ms, listing_wait_ms))
+        return self._database.read(lambda connection: self._ready(connection, retention_ms, listing_wait_ms, keys))
 
     def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
         """
@@ -175,21 +182,27 @@ class Cleaning:
 
     # Readiness
 
-    def _ready(self, connection: Connection, retention_ms: int, listing_wait_ms: int) -> list[ReadyEntry]:
+    def _ready(
+        self, connection: Connection, retention_ms: int, listing_wait_ms: int, keys: Collection[str]
+    ) -> list[ReadyEntry]:
         schema = self._schema
         queue, txns = schema.compaction_queue, schema.txns
+        origin: FromClause = queue
         columns = entry_columns(queue, "cq")
-        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
-        # One statement for a row and its transaction's state: a commit in between would look like a transaction that
-        # vanished.
-        query = select(*columns, null()).where(ready)  # the last column is the state of its own transaction
+        own_state = len(columns)
         if schema.hive_4:
-            query = (
-                select(*columns, txns.c.txn_state)
-                .select_from(queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id))
-                .where(ready)
-            )
-        rows = list(fetched(connection.execute(query.order_by(queue.c.cq_id))))
+            # One statement for a row and its transaction's state: a commit in between would look like a transaction
+            # that vanished.
+            origin = queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)
+            columns.append(txns.c.txn_state)
+        else:
+            columns.append(null())
+        if keys:
+            origin, more = beside(schema, origin, keys)
+            columns.extend(more)
+        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
+        query = select(*columns).select_from(origin).where(ready).order_by(queue.c.cq_id)
+        rows = list(fetched(connection.execute(query)))
         if not rows:
             self._sights.clear()
             self._seen_open.clear()
@@ -197,7 +210,9 @@ class Cleaning:
             return []
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
-        entries = [(entry, row[-1]) for row in rows if (entry := queue_entry(row)) is not None]
+        parameters = told(rows) if keys else {}
+        rows = list({row[0]: row for row in rows}.values()) if parameters else rows
+        entries = [(entry, row[own_state]) for row in rows if (entry := queue_entry(row)) is not None]
         self._look(entries, readers, now)
         alike: dict[Entity, list[QueueEntry]] = {}
         for entry, _ in entries:
@@ -206,7 +221,9 @@ class Cleaning:
             ):  # a request to remove a directory neither waits for a new object of that name nor holds it up
                 alike.setdefault(entry.entity, []).append(entry)
         first = {
-            entity: min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id))
+            entity: found[0]
+            if len(found) == 1
+            else min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id))
             for entity, found in alike.items()
         }
         newest = {} if schema.hive_4 else newest_commits(connection, schema, (entry for entry, _ in entries))
@@ -224,6 +241,11 @@ class Cleaning:
             for entry, state in entries
         ]
         judged = [self._unless_listed(item, readers, now, listing_wait_ms) for item in judged]
+        if parameters:
+            judged = [
+                replace(item, parameters=parameters[item.entry.id]) if item.entry.id in parameters else item
+                for item in judged
+            ]
         return judged if schema.hive_4 else self._beside(judged, at_work(connection, schema), alike)
 
     def _unless_listed(self, item: ReadyEntry, readers: Readers, now: int, wait_ms: int) -> ReadyEntry:

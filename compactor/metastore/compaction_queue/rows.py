@@ -7,7 +7,7 @@ failed, and CC_META_INFO, which Hive 3.1 leaves empty, holds the true state and 
 Source: Hive 3.1's CompactionTxnHandler (markFailed: "to set in CC_META_INFO to provide some context for the failure").
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -193,7 +193,7 @@ def _values(row: Sequence[Any]) -> tuple[Any, ...] | None:
     state, kind = QueueState.from_code(state_code or ""), KINDS.get(kind_code or "")
     if state is None or kind is None:
         return None
-    properties = dict[str, str]()
+    properties: Mapping[str, str] = {}
     if written:
         with suppress(ValueError):  # one unreadable row must not stop the loop; without its location nothing is deleted
             properties = decode_properties(written)

@@ -11,7 +11,7 @@ TxnUtils.
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case,
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, least, maximum, minimum
+from compactor.metastore.db.sql import batches, fetched, least, maximum, minimum
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
 
 REPLICATION = 1
@@ -247,16 +247,11 @@ class Hive4Snapshots(Snapshots):
         # The row below the first young one is where its gap begins: wanted are all rows from there on, and all that
         # aren't committed.
         wanted = or_(txns.txn_state != "c", txns.txn_id >= floor, txns.txn_id >= first_young, txns.txn_id == highest)
-        age = case((young, 1), else_=0)
-        return select(txns.txn_id, txns.txn_state, txns.txn_type, age).where(wanted).order_by(txns.txn_id)
+        return select(txns.txn_id, txns.txn_state, txns.txn_type, case((young, 1))).where(wanted).order_by(txns.txn_id)
 
     def take(self, connection: Connection) -> Snapshot:
         began = time.monotonic()
-        rows = connection.execute(self._unfinished).all()
-        snapshot = _walk(
-            [(int(txn_id), str(state), kind, bool(is_young)) for txn_id, state, kind, is_young in rows],
-            self._handed_out.settled(began),
-        )
+        snapshot = _walk(fetched(connection.execute(self._unfinished)), self._handed_out.settled(began))
         self._handed_out.note(snapshot.high_watermark, began, time.monotonic())
         return snapshot
 
@@ -268,9 +263,9 @@ class Hive4Snapshots(Snapshots):
         return settled + 1 if open_id is None else min(open_id, settled + 1)
 
 
-def _walk(rows: list[tuple[int, str, int | None, bool]], settled: int) -> Snapshot:
+def _walk(rows: Iterable[Sequence[Any]], settled: int) -> Snapshot:
     """
-    The snapshot of rows ascending by id: (id, state, type, young).
+    The snapshot of rows ascending by id: (id, state, type, 1 or NULL: whether it is young).
 
     A gap below a young row and above `settled` is a transaction whose row isn't visible yet.
     """

@@ -28,7 +28,7 @@ from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.readers import Blocker
-from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.clean.ready import Cleaning, ReadyEntry
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.sql import batches, least
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
@@ -181,20 +181,20 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     held: dict[Cause, list[list[QueueEntry]]] = {}
     cleaner = Cleaning(database)
     cleaning = [
-        (ready.entry, ready.blockers)
-        for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms)
+        ready
+        for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms, CLEANUP_KEYS)
         if fits(ready.entry.entity)
     ]
     ties = {} if target is None or database.schema.hive_4 else _ties(cleaner, cleaning)
-    kept = _kept(session, cleaning)
     decide = control_records.judge(session) if cleaning else None
     denials: dict[Subject, Denial | None] = {}
     alike: dict[tuple[object, ...], list[QueueEntry]] = {}  # transactions hold back many entries alike
-    for entry, blockers in cleaning:
+    for ready in cleaning:
+        entry, blockers = ready.entry, ready.blockers
         subject = control_records.subject(entry)
         if decide is not None and subject not in denials:
             denials[subject] = decide.cleaning(subject)
-        denial, stays = denials.get(subject), kept.get(entry.id)
+        denial, stays = denials.get(subject), _kept(ready)
         key = (id(blockers), denial, stays)
         if key not in alike:
             alike[key] = []
@@ -212,7 +212,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
             alike[waits] = []
             held.setdefault(waiting_cause(entry, *waits[:2], daemons, drained), []).append(alike[waits])
         alike[waits].append(entry)
-    removable = dict.fromkeys(entry.entity for entry, _ in cleaning if entry.location is None)
+    removable = dict.fromkeys(ready.entry.entity for ready in cleaning if ready.entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
     counted = {id(entries): Alike.of(entries, sizes) for entries in alike.values()}
     records = [record(cause, [counted[id(entries)] for entries in some], sizes, now) for cause, some in held.items()]
@@ -291,13 +291,13 @@ def waiting_cause(
     return Cause(_COMPACTING, "", _FREE_WORKER, "time")
 
 
-def _ties(cleaner: Cleaning, cleaning: Sequence[tuple[QueueEntry, Sequence[Blocker]]]) -> Mapping[int, str]:
+def _ties(cleaner: Cleaning, cleaning: Sequence[ReadyEntry]) -> Mapping[int, str]:
     """By what the transactions that hold cleaning back see the table, where all entries are of one table."""
-    entities = {entry.entity for entry, _ in cleaning}
+    entities = {ready.entry.entity for ready in cleaning}
     tables = {entity.whole_table() for entity in entities}
     if len(tables) != 1:
         return {}
-    holders = (blocker.holder for _, blockers in cleaning for blocker in blockers)
+    holders = (blocker.holder for ready in cleaning for blocker in ready.blockers)
     txns = {holder.txn_id for holder in holders if isinstance(holder, OpenTransaction)}
     return cleaner.ties((entities if len(entities) == 1 else tables).pop(), sorted(txns))
 
@@ -346,18 +346,11 @@ def _resume(scope: Scope) -> str:
             return f"compactor resume --{kind.value} {shlex.quote(scope.name)}"
 
 
-def _kept(session: Session, cleaning: Sequence[tuple[QueueEntry, object]]) -> dict[int, str]:
-    """Of the entries whose replaced files stay (`no_cleanup`) why; not of requests to remove a directory."""
-    if not cleaning:
-        return {}
-    found = Catalog(session.database()).parameters_of_ready(CLEANUP_KEYS)
-    return {
-        entry.id: why
-        for entry, _ in cleaning
-        if entry.id in found
-        and entry.location is None
-        and (why := what_is_kept(str(entry.entity), *found[entry.id])) is not None
-    }
+def _kept(ready: ReadyEntry) -> str | None:
+    """Why the replaced files of an entry stay (`no_cleanup`); None of a request to remove a directory."""
+    if ready.entry.location is not None or not any(ready.parameters):
+        return None
+    return what_is_kept(str(ready.entry.entity), *ready.parameters)
 
 
 def _found(session: Session, entities: Iterable[Entity], most: int) -> list[Found]:
