@@ -180,8 +180,9 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
     Returns how many there were; if any, the listing that the names are from is out of date.
 
     Raises:
-        RetryableError: one is there still. A rename that another process had sent may have arrived only now, or a name
-            is taken: until all is back, what the location holds isn't known.
+        RetryableError: a removal isn't settled: a rename that another process had sent may have arrived only now. Until
+            then it isn't known what the location holds.
+        RefusedError: INPUT_CHANGED; it can't be settled, since a name is taken.
     """
     found = dict(_cut_off(names, tag))
     for name, word in sorted(found.items()):
@@ -192,8 +193,14 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
         else:
             put_back(storage, location, name)
         _log.info("removal.settled", directory=name)
-    if found and (rest := min(_cut_off(storage.directories(location), tag), default=None)):
-        raise RetryableError(f"the removal {rest[0]} in {location} was cut off, and isn't put back or finished yet")
+    left = {name for name, _ in _cut_off(storage.directories(location), tag)} if found else set()
+    if stuck := sorted(left & found.keys()):
+        raise RefusedError(
+            Reason.INPUT_CHANGED,
+            f"what is in {join(location, stuck[0])} was to be removed and can't be put back (trash.not_put_back in the log): look at it by hand",
+        )
+    if left:
+        raise RetryableError(f"the removal {min(left)} in {location} was cut off, and isn't put back or finished yet")
     return len(found)
 
 

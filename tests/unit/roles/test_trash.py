@@ -119,6 +119,23 @@ def test_a_taken_name_is_never_overwritten(place):
     assert (place / f"{trash.name}-back" / "000000_0").read_bytes() == b"000000_0"
 
 
+def test_what_cannot_be_put_back_is_refused(place):
+    """As long as it lies there, nothing about the partition is decided: what is in it may be rolled back, or read."""
+    trash = trash_for(place)
+    trash.take(removals(place, "000000_0"))
+    (place / "000000_0").write_bytes(b"new")
+    storage = storage_for(str(place))
+    with pytest.raises(RetryableError):
+        settle(storage, str(place), storage.directories(str(place)))
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=f"{trash.name}-back was to be removed and can't be put back") as caught:
+            settle(storage, str(place), storage.directories(str(place)))
+        assert caught.value.reason is Reason.INPUT_CHANGED
+    (place / "000000_0").unlink()
+    assert settle(storage, str(place), storage.directories(str(place))) == 1
+    assert names(place) == ["000000_0", "base_0000005", "delta_0000006_0000006_0000"]
+
+
 def test_one_who_was_stopped_can_neither_go_on_nor_decide(place):
     """
     Its successor has put everything back: what it would move finds no place, what it would decide on isn't there;
