@@ -49,7 +49,8 @@ def test_an_interrupt_does_not_wait(server, shared_database, config):
     server.sql("mysql", "CREATE OR REPLACE USER 'one'@'127.0.0.1'; GRANT ALL ON *.* TO 'one'@'127.0.0.1'")
     with server.connection(shared_database.engine.url.database) as locking, locking.cursor() as cursor:
         cursor.execute("LOCK TABLES TABLE_PARAMS WRITE")
-        command = [sys.executable, "-m", "compactor.cli", "--config", str(config), "why"]
+        # a shell's background jobs ignore interrupts, and so would what they start
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "compactor.cli", "--config", str(config), "why"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             until = time.monotonic() + 60
@@ -62,4 +63,5 @@ def test_an_interrupt_does_not_wait(server, shared_database, config):
             _, errors = process.communicate(timeout=30)
         finally:
             process.kill()
+            process.communicate()
         assert (process.returncode, "Traceback" in errors) == (130, False), errors

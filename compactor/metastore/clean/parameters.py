@@ -29,7 +29,7 @@ def beside(
         .outerjoin(schema.tbls, and_(tbls.db_id == dbs.db_id, tbls.tbl_name == queue.cq_table))
         .outerjoin(schema.table_params, and_(of_table.tbl_id == tbls.tbl_id, of_table.param_key.in_(keys)))
         .outerjoin(
-            schema.partitions, and_(partitions.tbl_id == tbls.tbl_id, partitions.part_name == queue.cq_partition)
+            schema.partitions, and_(partitions.tbl_id == tbls.tbl_id, queue.cq_partition == partitions.part_name)
         )
         .outerjoin(
             schema.partition_params,

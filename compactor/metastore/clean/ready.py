@@ -211,7 +211,7 @@ class Cleaning:
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
         parameters = told(rows) if keys else {}
-        rows = list({row[0]: row for row in rows}.values()) if parameters else rows
+        rows = list({row[0]: row for row in rows}.values()) if keys else rows
         entries = [(entry, row[own_state]) for row in rows if (entry := queue_entry(row)) is not None]
         self._look(entries, readers, now)
         alike: dict[Entity, list[QueueEntry]] = {}

@@ -78,6 +78,7 @@ class Cleaner:
         self._expiry = Expiry(services, clock)
         self._failures: Counter[int] = Counter()
         self._said: dict[int, str] = {}
+        self._unanswered: set[int] = set()
         self._missing: dict[int, tuple[Entity, float]] = {}
         self._clock = clock
 
@@ -132,6 +133,7 @@ class Cleaner:
             self._services.steps.enter(steps.CLEANER_SELECTED, entry)
             self._clean(item, tally)
             self._failures.pop(entry.id, None)
+            self._unanswered.discard(entry.id)
         except StoreAwayError:
             raise
         except OwnershipLostError as error:
@@ -139,7 +141,7 @@ class Cleaner:
         except MayBeListedError as error:
             tally.wait(entry, str(error), Reason.MAY_BE_LISTED)
             self._services.cleaning.clear_cleaner_start(entry)
-        except (UnreachableError, RetryableError, OutcomeUnknownError) as error:  # the next visit looks, and settles
+        except (UnreachableError, RetryableError) as error:
             tally.error(entry.entity, error)
             self._turns.away.note(error)
             (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)(
@@ -148,6 +150,13 @@ class Cleaner:
             self._said[entry.id] = news(error)
             self._services.cleaning.clear_cleaner_start(entry)
         except Exception as error:
+            if isinstance(error, OutcomeUnknownError) and entry.id not in self._unanswered:
+                # the next visit looks what became of it, and settles that; again in a row it is a failure
+                self._unanswered.add(entry.id)
+                tally.error(entry.entity, error)
+                _log.warning("cleaning.postponed", error=str(error))
+                self._services.cleaning.clear_cleaner_start(entry)
+                return
             if not isinstance(error, CompactorError | OSError):
                 _log.exception("cleaning.crashed")
             tally.error(entry.entity, error)
@@ -321,6 +330,7 @@ class Cleaner:
         alive = {item.entry.id for item in ready}
         self._failures = Counter({number: count for number, count in self._failures.items() if number in alive})
         self._said = {number: sentence for number, sentence in self._said.items() if number in alive}
+        self._unanswered &= alive
         self._missing = {number: seen for number, seen in self._missing.items() if number in alive}
 
     def _report(self, ready: list[ReadyEntry], tally: CleanerTally) -> None:

@@ -194,6 +194,8 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
             put_back(storage, location, name)
         _log.info("removal.settled", directory=name)
     left = {name for name, _ in _cut_off(storage.directories(location), tag)} if found else set()
+    if storage.uploads is not None:
+        return len(found)  # nothing was moved: what is left over hides nothing
     if stuck := sorted(left & found.keys()):
         raise RefusedError(
             Reason.INPUT_CHANGED,

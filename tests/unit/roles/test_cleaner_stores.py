@@ -148,3 +148,22 @@ def test_a_change_without_an_answer_is_no_failed_attempt(world, monkeypatch, don
         assert (visible(table), hidden(table)) == (bases(table), [])
         world.assert_rows(table)
     assert at >= 7
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
+def test_answers_that_never_come_are_failures(world, monkeypatch, done):
+    """The first is looked at in the next cycle; the second in a row is stored, and tried again later."""
+    compacted(world)
+    world.settle_time()
+    whole, never = Services.storage, OutcomeUnknownError("no answer")
+    monkeypatch.setattr(
+        Services,
+        "storage",
+        lambda its, location: Troubled(whole(its, location), count(), 0, never, on=True, done=done),
+    )
+    cleaner = Cleaner(world.services)
+    messages = []
+    for _ in range(2):
+        cleaner.run_once()
+        messages.append(world.services.queue.entries()[0].error_message)
+    assert messages == [None, "cleaning failed: no answer"]

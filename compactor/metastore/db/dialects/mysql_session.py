@@ -73,10 +73,12 @@ class Result(MySQLResult):  # type: ignore[misc]  # the driver has no types
                     return None
                 value: Any = data[position : position + size]
                 position += size
+                if position > end:
+                    return None
                 if encoding is not None:
                     value = value.decode(encoding)
                 row.append(value if converter is None else converter(value))
-        except (IndexError, ValueError):  # it may be of the next packet
+        except (IndexError, ValueError, ArithmeticError, TypeError):  # the driver says what it thinks of it
             return None
         return tuple(row) if position == end else None
 
@@ -152,6 +154,9 @@ class Session(Connection):  # type: ignore[misc]  # the driver has no types
             data = self._rfile.peek()
         except OSError:
             return found  # the driver says what it means when it reads
+        except BaseException:
+            self._force_close()  # in the middle of an answer
+            raise
         start, number, size = 0, self._next_seq_id, len(data)
         while (
             start + _HEADER < size
