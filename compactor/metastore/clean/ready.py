@@ -194,9 +194,7 @@ class Cleaning:
             # One statement for a row and its transaction's state: a commit in between would look like a transaction
             # that vanished.
             origin = queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)
-            columns.append(txns.c.txn_state)
-        else:
-            columns.append(null())
+        columns.append(txns.c.txn_state if schema.hive_4 else null())
         if keys:
             origin, more = beside(schema, origin, keys)
             columns.extend(more)

@@ -193,9 +193,9 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
         else:
             put_back(storage, location, name)
         _log.info("removal.settled", directory=name)
-    left = {name for name, _ in _cut_off(storage.directories(location), tag)} if found else set()
-    if storage.uploads is not None:
-        return len(found)  # nothing was moved: what is left over hides nothing
+    if not found or storage.uploads is not None:  # where nothing is moved, what is left over hides nothing
+        return len(found)
+    left = {name for name, _ in _cut_off(storage.directories(location), tag)}
     if stuck := sorted(left & found.keys()):
         raise RefusedError(
             Reason.INPUT_CHANGED,
@@ -207,7 +207,7 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
 
 
 def _cut_off(names: Iterable[str], tag: str | int) -> Iterator[tuple[str, str | None]]:
-    """The names of trash directories that somebody has to settle, and the word at their end."""
+    """The names of trash directories that the holder of the mutex has to settle, and the word at their end."""
     for name in names:
         if not name.startswith(TRASH_PREFIX):
             continue
