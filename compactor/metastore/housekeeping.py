@@ -7,18 +7,18 @@ count as committed. Source: docs/metastore.md; Hive's AcidHouseKeeperService, Ac
 CompactionHouseKeeperService, and 3.1's Initiator.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, false, func, not_, or_, select
 
 from compactor.errors import MutexHeldError
 from compactor.metastore.clean.purge import unnoted
 from compactor.metastore.compaction_queue.retention import Retention, expired
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, fetched, maximum, same_entity, told_apart
-from compactor.metastore.model import duration
+from compactor.metastore.db.sql import batches, entity_columns, fetched, maximum, of_entity, told_apart
+from compactor.metastore.model import Entity, duration
 from compactor.metastore.txn.snapshots import REPLICATION, settle, snapshots_for
 from compactor.metastore.txn.transactions import abort_transactions
 
@@ -33,6 +33,8 @@ the purge, or have a clock that went back. The time isn't longer, because Hive's
 """
 _TABLES_AT_ONCE = 100
 """Tables whose mappings are forgotten in one database transaction."""
+_ENTITIES_AT_ONCE = 100
+"""Tables and partitions whose duplicate components are dropped in one database transaction."""
 
 
 class Duty(StrEnum):
@@ -66,6 +68,10 @@ class Finding:
 
     ours: bool
     sentence: str
+
+
+class _ChangedError(Exception):
+    """What made rows superfluous is gone: none of them may go."""
 
 
 class Housekeeping:
@@ -282,25 +288,58 @@ class Housekeeping:
 
         The newest component, and the newest one that updated or deleted, stay.
         """
+        latest = self._database.read(self._latest)
+        return sum(self._drop_earlier(dict(some)) for some in batches(latest.items(), _ENTITIES_AT_ONCE))
+
+    def _latest(
+        self, connection: Connection, entities: Collection[Entity] | None = None
+    ) -> dict[Entity, tuple[int, int]]:
+        """
+        The newest write id of each table or partition with several committed components, and the newest that updated
+        or deleted, 0 without one.
+
+        Args:
+            entities: these alone, however many components they have; None: all.
+        """
+        table = self._schema.completed_txn_components
+        columns, names = table.c, entity_columns(table, "ctc")
+        updating = case((columns.ctc_update_delete == "Y", columns.ctc_writeid))
+        query = select(*names, func.max(columns.ctc_writeid), func.max(updating)).group_by(*told_apart(names))
+        if entities is None:
+            query = query.having(func.count() > 1)
+        else:
+            query = query.where(or_(false(), *(of_entity(table, "ctc", entity) for entity in entities)))
+        return {
+            Entity(database, table_name, partition): (int(newest or 0), int(newest_update or 0))
+            for database, table_name, partition, newest, newest_update in fetched(connection.execute(query))
+        }
+
+    def _drop_earlier(self, latest: Mapping[Entity, tuple[int, int]]) -> int:
+        """
+        Drop the components of some tables or partitions that are earlier than these write ids.
+
+        The ids are values in the statement: InnoDB reads a subquery once, and then waits for rows that a rename may
+        move into the name. What made the rows superfluous is asked for again at the end, by a statement of its own.
+        """
         table = self._schema.completed_txn_components
 
         def purge(connection: Connection) -> int:
-            other = table.alias("other")
-            newest = select(*entity_columns(other, "ctc"), func.max(other.c.ctc_writeid).label("newest"))
-            updates = newest.where(other.c.ctc_update_delete == "Y")
-            any_later = newest.group_by(*told_apart(entity_columns(other, "ctc"))).subquery("any_later")
-            update_later = updates.group_by(*told_apart(entity_columns(other, "ctc"))).subquery("update_later")
-            plain = and_(
-                table.c.ctc_update_delete == "N",
-                exists().where(same_entity(any_later, "ctc", table, "ctc"), any_later.c.newest > table.c.ctc_writeid),
-            )
-            changed = exists().where(
-                same_entity(update_later, "ctc", table, "ctc"), update_later.c.newest > table.c.ctc_writeid
-            )
             below = table.c.ctc_txnid < self._snapshots.min_open_or_next(connection)
-            return connection.execute(delete(table).where(below, or_(plain, changed))).rowcount
+            deleted = 0
+            for entity, (newest, newest_update) in latest.items():
+                plain = and_(table.c.ctc_update_delete == "N", table.c.ctc_writeid < newest)
+                earlier = or_(plain, table.c.ctc_writeid < newest_update)
+                change = delete(table).where(of_entity(table, "ctc", entity), below, earlier)
+                deleted += connection.execute(change).rowcount
+            now = self._latest(connection, latest)
+            if any(now.get(entity, (0, 0))[at] < latest[entity][at] for entity in latest for at in (0, 1)):
+                raise _ChangedError
+            return deleted
 
-        return self._purge(purge)
+        try:
+            return self._purge(purge)
+        except _ChangedError:
+            return 0  # dropped or renamed meanwhile; the next cycle looks anew
 
     def purge_history(self, retention: Retention) -> int:
         """Keep the newest few finished compactions of each table and partition; see `Retention`."""

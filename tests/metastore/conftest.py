@@ -26,7 +26,10 @@ from tests.metastore.databases import (  # noqa: F401 - fixtures among them
     require_schema,
     server_of,
 )
+from tests.metastore.guarded import refuse_subqueries
 from tests.needs import missing
+
+refuse_subqueries()
 
 
 @pytest.fixture(params=kinds((*EVERY, *STAND_INS)))

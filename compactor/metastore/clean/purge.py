@@ -6,7 +6,7 @@ transaction, then its write ids, and a forgotten write id counts as committed. S
 Source: docs/metastore.md, *Forgetting*; Hive's MarkCleanedFunction, HIVE-21052, HIVE-24481.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from compactor.acid.write_ids import ValidTxnList
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, RetryableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import batches, of_entity, same
@@ -107,23 +107,19 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
         case((_is_of_another_table(schema), 1), else_=0),
     )
     rows = connection.execute(select(*columns).where(_aborted_of(schema, proof.table)).distinct()).all()
-    covered: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
-    others = set()
+    covered, others = [], set()
     for txn_id, partition, operation, write_id, of_another in rows:
         if of_another:
             others.add(int(txn_id))
         if write_id is not None and (of_another or proof.covers(txn_id, partition, operation, write_id)):
-            covered.setdefault((partition, operation), []).append((txn_id, write_id))
-    deleted = 0
-    for (partition, operation), pairs in covered.items():
-        named = and_(
-            _of_table(components, proof.table),
-            same(components.c.tc_partition, partition),
-            components.c.tc_operation_type == operation,
+            covered.append((txn_id, partition, operation, write_id))
+    deleted = _delete_exactly(connection, database, proof.table, covered)
+    if any(_have_write_ids(connection, schema, proof.table, txn_ids) for txn_ids in batches(sorted(others))):
+        # a rename moved them here meanwhile, with components that may be the very ones
+        raise RefusedError(
+            Reason.INPUT_CHANGED,
+            f"{proof.table} got another table's writes while its aborted ones were being forgotten; nothing was",
         )
-        for batch in batches(pairs, _PAIRS):
-            these = database.dialect.among_pairs(components.c.tc_txnid, components.c.tc_writeid, batch)
-            deleted += connection.execute(delete(components).where(named, these)).rowcount
     for txn_ids in batches(sorted(others)):
         _add_unnamed(connection, schema, txn_ids)
     if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
@@ -158,23 +154,80 @@ def forget_vanished(connection: Connection, database: Database, table: Entity) -
 
     A table's absence from the catalog isn't enough: a CREATE TABLE AS that failed never had a table there, yet its
     files lie where a later table of that name looks for its own, and that table goes on with the write ids
-    (NEXT_WRITE_ID). When these aren't known either, no remembered id stands for the files. One statement
-    looks and deletes: between two statements a table of that name could be created and written to.
+    (NEXT_WRITE_ID). When these aren't known either, no remembered id stands for the files.
+
+    Raises:
+        RetryableError: the table became known meanwhile. The transaction must be rolled back.
     """
-    schema = database.schema
-    counters, mappings = schema.next_write_id.c, schema.txn_to_write_id.c
-    unknown = and_(
-        not_(_tbl_id(schema, table).exists()),
-        not_(exists().where(counters.nwi_database == table.database, counters.nwi_table == table.table)),
-        not_(exists().where(mappings.t2w_database == table.database, mappings.t2w_table == table.table)),
+    schema, components = database.schema, database.schema.txn_components
+    if _is_known(connection, schema, table):
+        return 0
+    columns = (
+        components.c.tc_txnid,
+        components.c.tc_partition,
+        components.c.tc_operation_type,
+        components.c.tc_writeid,
     )
-    components = schema.txn_components.c
-    found = connection.scalars(
-        select(components.tc_txnid).where(_aborted_of(schema, table)).distinct().order_by(components.tc_txnid)
-    ).all()
-    deleted = connection.execute(delete(schema.txn_components).where(_aborted_of(schema, table), unknown)).rowcount
-    for batch in batches(found if deleted else ()):
+    rows = connection.execute(select(*columns).where(_aborted_of(schema, table)).distinct()).all()
+    deleted = _delete_exactly(connection, database, table, rows)
+    if not deleted:
+        return 0
+    # The rows were looked up by name, and a rename moves others under it: the DELETE may have waited for that rename
+    # and found its rows. They came with their write ids, so the table is known now.
+    if _is_known(connection, schema, table):
+        raise RetryableError(f"{table} came (back) while what was left of an earlier one was forgotten; nothing was")
+    for batch in batches(sorted({int(row[0]) for row in rows})):
         _add_unnamed(connection, schema, batch)  # the table may have been renamed while its components were noted
+    return deleted
+
+
+def _is_known(connection: Connection, schema: HiveSchema, table: Entity) -> bool:
+    """
+    Whether the catalog has the table, or its write ids are counted or remembered. A statement of its own each time, and
+    so with what was committed by then: InnoDB reads a DELETE's subquery once, before it waits for the rows.
+    """
+    counters, mappings = schema.next_write_id.c, schema.txn_to_write_id.c
+    known = or_(
+        _tbl_id(schema, table).exists(),
+        exists().where(counters.nwi_database == table.database, counters.nwi_table == table.table),
+        exists().where(mappings.t2w_database == table.database, mappings.t2w_table == table.table),
+    )
+    return bool(connection.scalar(select(case((known, 1), else_=0))))
+
+
+def _delete_exactly(connection: Connection, database: Database, table: Entity, rows: Iterable[Sequence[Any]]) -> int:
+    """
+    Delete a table's components with exactly these transactions, partitions, operations and write ids; returns how many.
+
+    All that the DELETE compares are values. What decided about the rows must be asked again after it.
+    """
+    components = database.schema.txn_components
+    alike: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
+    unnumbered: dict[tuple[str | None, str], list[int]] = {}
+    for txn_id, partition, operation, write_id in rows:
+        if write_id is None:
+            unnumbered.setdefault((partition, operation), []).append(txn_id)
+        else:
+            alike.setdefault((partition, operation), []).append((txn_id, write_id))
+    deleted = 0
+
+    def delete_these(named: tuple[str | None, str], these: ColumnElement[bool]) -> int:
+        partition, operation = named
+        of_these = and_(
+            _of_table(components, table),
+            same(components.c.tc_partition, partition),
+            components.c.tc_operation_type == operation,
+        )
+        return connection.execute(delete(components).where(of_these, these)).rowcount
+
+    for named, pairs in alike.items():
+        for batch in batches(pairs, _PAIRS):
+            these = database.dialect.among_pairs(components.c.tc_txnid, components.c.tc_writeid, batch)
+            deleted += delete_these(named, these)
+    for named, txn_ids in unnumbered.items():
+        for several in batches(txn_ids):
+            of_txns = and_(components.c.tc_txnid.in_(several), components.c.tc_writeid.is_(None))
+            deleted += delete_these(named, of_txns)
     return deleted
 
 
@@ -254,6 +307,14 @@ def _of_table(components: Table, table: Entity) -> ColumnElement[bool]:
 def _aborted_of(schema: HiveSchema, table: Entity) -> ColumnElement[bool]:
     aborted = select(schema.txns.c.txn_id).where(schema.txns.c.txn_state == "a")
     return and_(_of_table(schema.txn_components, table), schema.txn_components.c.tc_txnid.in_(aborted))
+
+
+def _have_write_ids(connection: Connection, schema: HiveSchema, table: Entity, txn_ids: Sequence[int]) -> bool:
+    """Whether one of these transactions has a write id of the table."""
+    mappings = schema.txn_to_write_id.c
+    of_table = and_(mappings.t2w_database == table.database, mappings.t2w_table == table.table)
+    query = select(mappings.t2w_txnid).where(of_table, mappings.t2w_txnid.in_(txn_ids)).limit(1)
+    return connection.scalar(query) is not None
 
 
 def _is_of_another_table(schema: HiveSchema) -> ColumnElement[bool]:

@@ -160,9 +160,8 @@ class Cleaning:
             covered = entry.highest_write_id or 0
             if gone or (covered and not unjoined):
                 forget_commits(connection, self._database, entry.entity, None if gone else covered)
-            guard = [self._is_ready(entry)]
-            if gone:  # a table or partition that was renamed since exists under another name
-                guard.append(of_entity(self._schema.compaction_queue, "cq", entry.entity))
+            # Hive renames the entry with its table: what was forgotten above would be of the table that has the name now.
+            guard = [self._is_ready(entry), of_entity(self._schema.compaction_queue, "cq", entry.entity)]
             if not move_to_history(
                 connection, self._schema, guard, QueueState.SUCCEEDED, end=self._database.now, message=None
             ):
