@@ -26,6 +26,7 @@ from compactor.daemon.web import WebServer
 from compactor.errors import CompactorError
 from compactor.log import configure, get_logger
 from compactor.metastore.db.rights import missing_rights
+from compactor.metastore.db.serving import require_one
 from compactor.metrics import Metrics, version
 from compactor.roles import steps
 from compactor.roles.services import Services
@@ -153,6 +154,7 @@ class Daemon:
                 settings, metrics=self.metrics, observers=self._observers, submitter=self._submitter
             )
             stack.callback(services.close)
+            require_one(services.database)
             if missing := missing_rights(services.database):
                 script = services.database.dialect.grants_script
                 _log.error(

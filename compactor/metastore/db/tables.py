@@ -34,7 +34,11 @@ class PartitionName(String):
 
 
 class CataloguedName(String):
-    """The name of a partition in the catalog, where every character tells it from others."""
+    """The name of a database, table or partition in the catalog, where every character tells it from others."""
+
+
+class CataloguedPlace(String):
+    """The location of a table or partition in the catalog, where every character tells it from others."""
 
 
 class Code(String):
@@ -111,7 +115,7 @@ CATALOG = (
         "DBS",
         (
             _key("DB_ID"),
-            _text("NAME", 128),
+            ColumnSpec("NAME", CataloguedName(128)),
             _text("CTLG_NAME", 256, default="'hive'"),
             _text("DB_LOCATION_URI", 4000, null=False),
             _text("DB_MANAGED_LOCATION_URI", 4000, Need.OPTIONAL),
@@ -127,7 +131,7 @@ CATALOG = (
         (
             _key("TBL_ID"),
             _number("DB_ID"),
-            _text("TBL_NAME", 256),
+            ColumnSpec("TBL_NAME", CataloguedName(256)),
             _text("TBL_TYPE", 128),
             _text("OWNER", 767),
             _text("OWNER_TYPE", 10),
@@ -180,7 +184,7 @@ CATALOG = (
             _number("SERDE_ID"),
             _text("INPUT_FORMAT", 4000),
             _text("OUTPUT_FORMAT", 4000),
-            _text("LOCATION", 4000),
+            ColumnSpec("LOCATION", CataloguedPlace(4000)),
             _number("NUM_BUCKETS", null=False, default="-1"),
             ColumnSpec("IS_COMPRESSED", Boolean(), null=False, default="false"),
             ColumnSpec("IS_STOREDASSUBDIRECTORIES", Boolean(), null=False, default="false"),

@@ -43,6 +43,7 @@ def test_all_is_well(free):
         "settings": "ok",
         "database": "ok",
         "rights": "ok",
+        "server": "ok",
         "clock": "ok",
         "daemons": "warning",
         "Hive": "ok",

@@ -29,6 +29,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
+from compactor.metastore.db.serving import shortcomings
 from compactor.metastore.model import QueueEntry
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
 from compactor.roles.identity import parse_worker_id
@@ -133,6 +134,7 @@ def _examined(
         yield Finding("rest", Standing.SKIPPED, "nothing else can be tried without the database")
         return
     yield from _guarded("rights", lambda: rights(session))
+    yield from _guarded("server", lambda: server(session))
     yield from _guarded("clock", lambda: clock(session))
     tell("daemons")
     yield from _guarded("daemons", lambda: daemons(session))
@@ -173,6 +175,15 @@ def rights(session: Session) -> list[Finding]:
     return found + [
         Finding("rights", Standing.WARNING, f"table {name} isn't there", remedy) for name in lacking_tables(database)
     ]
+
+
+def server(session: Session) -> list[Finding]:
+    """Whether one server answers however it is asked, and is set up as the daemon needs it."""
+    standings = {True: Standing.FAILED, False: Standing.WARNING}
+    return [
+        Finding("server", Standing.OK if one.harmless else standings[one.grave], one.sentence, one.remedy)
+        for one in shortcomings(session.database())
+    ] or [Finding("server", Standing.OK, "one server, however it is asked")]
 
 
 def clock(session: Session) -> list[Finding]:

@@ -6,7 +6,7 @@ Source: docs/metastore.md, "Transactions, errors, repeats".
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -63,6 +63,21 @@ class Failure(Enum):
     UNREACHABLE = "no server"
     UNABLE = "has no room or means for it, or takes no writes for now"
     OTHER = "other"
+
+
+class Shortcoming(NamedTuple):
+    """
+    What a server, or the way to it, lacks.
+
+    Args:
+        grave: the daemon can't work so.
+        harmless: nothing needs to be done.
+    """
+
+    sentence: str
+    remedy: str
+    grave: bool = False
+    harmless: bool = False
 
 
 class Dialect(ABC):
@@ -241,6 +256,26 @@ class Dialect(ABC):
     @abstractmethod
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
         """The rights on tables (`INSERT` …) among the wanted ones that the connection's user doesn't have."""
+
+    def server_seen(self, connection: Connection, table: Table) -> tuple[object, ...]:  # noqa: ARG002 - subclasses read them
+        """
+        Which server answers a look at a table, and whether it takes writes; empty where the product doesn't tell, or has
+        no other.
+        """
+        return ()
+
+    def session_seen(self, connection: Connection) -> object:  # noqa: ARG002 - a subclass reads it
+        """The server's number of the session that a connection has; None: the product has no pooler that changes it."""
+        return None
+
+    def shortcomings(self, connection: Connection, names: Collection[str]) -> Iterable[Shortcoming]:  # noqa: ARG002 - a subclass reads them
+        """
+        What the server lacks for the daemon.
+
+        Args:
+            names: `TABLE.COLUMN` of those whose texts must be told apart by every character.
+        """
+        return ()
 
     @abstractmethod
     def classify(self, error: DBAPIError) -> Failure:

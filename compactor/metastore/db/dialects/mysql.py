@@ -9,16 +9,18 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 import pymysql
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Boolean,
     ColumnElement,
     Connection,
     Engine,
+    LargeBinary,
     MetaData,
     Select,
     String,
@@ -27,12 +29,15 @@ from sqlalchemy import (
     TypeDecorator,
     and_,
     bindparam,
+    cast,
     collate,
     event,
     func,
     literal_column,
     or_,
     select,
+    text,
+    type_coerce,
 )
 from sqlalchemy.dialects.mysql import BIT, LONGTEXT
 from sqlalchemy.engine import ExceptionContext
@@ -41,10 +46,10 @@ from sqlalchemy.schema import CreateTable, ExecutableDDLElement
 from sqlalchemy.sql import operators
 from sqlalchemy.types import NullType
 
-from compactor.metastore.db.dialects.base import Dialect, Failure, meaning_of
+from compactor.metastore.db.dialects.base import Dialect, Failure, Shortcoming, meaning_of
 from compactor.metastore.db.dialects.liveness import replace_dead
 from compactor.metastore.db.dialects.mysql_session import LOST, Session, code_of, open_session, run, storable
-from compactor.metastore.db.tables import Code, PartitionName, Remark
+from compactor.metastore.db.tables import CataloguedName, CataloguedPlace, Code, PartitionName, Remark
 
 _LOCK_SECONDS: Final = 60
 _LIMITED = "limited"
@@ -69,19 +74,55 @@ _ELSEWHERE: Final = frozenset({1047, 1290, 1836, 3032, 9001})
 _SYNCHRONOUS: Final = 1 | 2 | 4
 """Of Galera: reads, updates and deletes, and inserts wait until what was committed elsewhere is applied."""
 _DENIED: Final = frozenset({1142, 1143})
+_NO_ANSWER: Final = frozenset({1064, 1227})
+"""The statement is another product's, or the user lacks a right."""
+_DELIVERED: Final = frozenset({"latin1_bin", "latin1_swedish_ci"})
+"""Collations of Hive's own script."""
 
 
 class _ExactComparator(String.Comparator[str]):
     """
-    Compares twice where the column's collation takes `p=a` for `p=A`: by that collation, which its index serves, and by
-    every character.
+    Compares twice where the column's collation, as delivered or as altered, may take `p=a` for `p=A`: by that collation,
+    which its index serves, and by every byte. Two columns are compared by bytes alone, and joined so: the server refuses
+    to compare columns of different collations (1267).
     """
 
     def operate(self, op: Callable[..., Any], *other: Any, **options: Any) -> ColumnElement[Any]:
-        found: ColumnElement[Any] = super().operate(op, *other, **options)
-        if op in (operators.eq, operators.in_op, operators.is_not_distinct_from):
+        found: ColumnElement[Any]
+        exact: ColumnElement[Any]
+        if op is operators.in_op:
+            found = super().operate(op, *other, **options)
             return and_(found, op(_by_character(self.expr), *other, **options))
+        if op is operators.concat_op:
+            return type_coerce(op(_bytes(self.expr), _bytes(other[0])), _ExactBytes())
+        if op in (operators.eq, operators.is_not_distinct_from) and other[0] is not None:
+            exact = op(_bytes(self.expr), _bytes(other[0]))
+            return exact if _is_column(other[0]) else and_(super().operate(op, *other, **options), exact)
+        if op is operators.ne and other[0] is not None:
+            exact = op(_bytes(self.expr), _bytes(other[0]))
+            return exact
+        found = super().operate(op, *other, **options)
         return found
+
+
+class _ExactBytes(String):
+    """A text of bytes that `_bytes` made."""
+
+    comparator_factory = _ExactComparator
+
+
+def _is_column(value: object) -> bool:
+    return isinstance(value, ColumnElement) and not isinstance(value, BindParameter)
+
+
+def _bytes(value: Any) -> ColumnElement[Any]:
+    """A text in utf8mb4, byte by byte: blanks at its end count."""
+    if isinstance(value, ColumnElement) and isinstance(value.type, _ExactBytes):
+        return type_coerce(value, LargeBinary())
+    if not _is_column(value):
+        given = value if isinstance(value, BindParameter) else bindparam(None, value, type_=String())
+        return cast(given, LargeBinary())
+    return cast(func.convert(value.op("USING")(literal_column("utf8mb4")), type_=String()), LargeBinary())
 
 
 class _ExactCode(Code):
@@ -96,6 +137,10 @@ class _ExactName(PartitionName):
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         return _by_character(column)  # for DISTINCT
+
+
+class _ExactCataloguedName(CataloguedName):
+    comparator_factory = _ExactComparator
 
 
 def _by_character(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -135,6 +180,8 @@ class MySQL(Dialect):
     apart: ClassVar = {_APART: True}
     column_types: ClassVar = {
         Boolean: BIT(1),
+        CataloguedName: _ExactCataloguedName(767),
+        CataloguedPlace: _ExactCataloguedName(4000),
         Code: _ExactCode(1),
         PartitionName: _ExactName(767),
         Remark: _StorableRemark(128),
@@ -194,7 +241,7 @@ class MySQL(Dialect):
                 with contextlib.suppress(pymysql.Error):  # a dead connection is found out by the next statement
                     run(connection, f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}")
 
-        replace_dead(engine, pymysql.Error)
+        replace_dead(engine, pymysql.Error, None if read_only else _require_writes)
 
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:
@@ -243,6 +290,7 @@ class MySQL(Dialect):
             raise LookupError(f"table {table.name} has lost its only row")
 
     def among(self, column: ColumnElement[Any], values: Sequence[Any] | str) -> ColumnElement[bool]:
+        # What a list finds in the catalog is looked up by its name again; a list twice is too long for small packets.
         if isinstance(column.type, _ExactName | _ExactCode) or not values:
             return super().among(column, values)
         kind = _List()
@@ -284,6 +332,40 @@ class MySQL(Dialect):
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
         return [(table, right) for table, right in wanted if not _may(connection, table, right)]
 
+    def server_seen(self, connection: Connection, table: Table) -> tuple[object, ...]:
+        of_a_table = select(func.max(next(iter(table.columns)))).scalar_subquery()
+        names = ("@@server_id", "@@hostname", "@@port", "@@global.read_only")
+        # a proxy that splits answers without a table by itself
+        *seen, _ = connection.execute(select(*(literal_column(name) for name in names), of_a_table)).one()
+        return tuple(seen)
+
+    def shortcomings(self, connection: Connection, names: Collection[str]) -> Iterator[Shortcoming]:
+        asked = "SHOW SESSION VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')"
+        logging = {str(name): value for name, value in connection.exec_driver_sql(asked)}
+        if logging.get("log_bin") == "ON" and logging.get("binlog_format") == "STATEMENT":
+            yield Shortcoming(
+                "binlog_format is STATEMENT: the server refuses every write at READ COMMITTED",
+                "SET GLOBAL binlog_format = 'MIXED', or ROW, and in the server's configuration",
+                grave=True,
+            )
+        if _replicates(connection):
+            yield Shortcoming(
+                "the server is a replica of another, and takes writes all the same",
+                "database.url of the primary, for the daemon and every metastore; read_only = ON on replicas",
+            )
+        altered = {
+            f"{table}.{column}": collation
+            for table, column, collation in connection.execute(text(_COLLATIONS))
+            if collation not in _DELIVERED and f"{table}.{column}".upper() in names
+        }
+        if altered:
+            told = ", ".join(f"{name} ({collation})" for name, collation in sorted(altered.items()))
+            yield Shortcoming(
+                f"altered collations: {told}; compactor compares by every byte, Hive as the column does",
+                "a collation that ends with _bin for each of them, the same where the character set is the same",
+                harmless=all(collation.endswith("_bin") for collation in altered.values()),
+            )
+
     def classify(self, error: DBAPIError) -> Failure:
         meanings = (
             (_CREDENTIALS, Failure.CREDENTIALS),
@@ -293,6 +375,31 @@ class MySQL(Dialect):
             (LOST, Failure.LOST),
         )
         return meaning_of(code_of(error.orig), meanings, error)
+
+
+def _require_writes(connection: Any) -> None:
+    """A demoted primary keeps its connections, and shows what isn't so any more."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@global.read_only")
+        if cursor.fetchone()[0] not in (0, "OFF"):
+            raise pymysql.OperationalError(1290, "the server is read-only")
+
+
+def _replicates(connection: Connection) -> bool:
+    """Whether the server gets its rows from another; False also where the user may not ask."""
+    for statement in ("SHOW ALL SLAVES STATUS", "SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):
+        try:
+            return connection.exec_driver_sql(statement).first() is not None
+        except DBAPIError as error:
+            if code_of(error.orig) not in _NO_ANSWER:
+                raise
+    return False
+
+
+_COLLATIONS: Final = (
+    "SELECT table_name, column_name, collation_name FROM information_schema.columns"
+    " WHERE table_schema = DATABASE() AND collation_name IS NOT NULL"
+)
 
 
 def _may(connection: Connection, table: Table, right: str) -> bool:

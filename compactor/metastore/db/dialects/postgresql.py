@@ -13,6 +13,7 @@ from sqlalchemy import (
     FromClause,
     Table,
     TableValuedAlias,
+    Text,
     and_,
     bindparam,
     cast,
@@ -145,6 +146,17 @@ class PostgreSQL(Dialect):
         asked = [func.has_table_privilege(_quoted(connection, table), right) for table, right in wanted]
         answers = connection.execute(select(*asked)).one()
         return [one for one, has in zip(wanted, answers, strict=True) if not has]
+
+    def server_seen(self, connection: Connection, table: Table) -> tuple[object, ...]:
+        of_a_table = select(func.max(next(iter(table.columns)))).scalar_subquery()
+        address = cast(func.inet_server_addr(), Text())
+        # a pooler that splits reads goes by what is read
+        query = select(address, func.inet_server_port(), func.pg_is_in_recovery(), of_a_table)
+        *seen, _ = connection.execute(query).one()
+        return tuple(seen)
+
+    def session_seen(self, connection: Connection) -> object:
+        return connection.scalar(select(func.pg_backend_pid()))
 
     def classify(self, error: DBAPIError) -> Failure:
         state = getattr(error.orig, "sqlstate", None) or ""

@@ -46,7 +46,7 @@ from sqlalchemy.sql import operators
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.db.dialects.base import SERVER, Dialect, Failure, JdbcAddress
 from compactor.metastore.db.dialects.liveness import replace_dead
-from compactor.metastore.db.tables import CataloguedName, Code, PartitionName
+from compactor.metastore.db.tables import CataloguedName, CataloguedPlace, Code, PartitionName
 
 _LOCK_MS: Final = 60_000
 _LIMITED: Final = "limited"
@@ -180,6 +180,7 @@ class SQLServer(Dialect):
     grants_script = "deploy/sql/grants-sqlserver.sql"
     column_types: ClassVar = {
         CataloguedName: _ExactCataloguedName(767),
+        CataloguedPlace: _ExactCataloguedName(4000),
         Code: _ExactCode(1),
         PartitionName: _ExactName(767),
         Text: NVARCHAR(None),
