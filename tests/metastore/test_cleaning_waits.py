@@ -381,7 +381,7 @@ def test_who_registered_other_tables_does_not_hold_this_one_back(database_4, hiv
     Where clients register what they read (MIN_HISTORY_WRITE_ID), a long reader of another table doesn't matter; one
     that registered this one, or nothing, does.
     """
-    elsewhere, here, unknown = (hive_4.begin() for _ in range(3))
+    elsewhere, here, unknown = (hive_4.begin(kind=READ_ONLY) for _ in range(3))
     hive_4.register(elsewhere, "db.other", 99)
     hive_4.register(here, "db.t", 99)
     number, txn_id = compacted(database_4, hive_4)
@@ -393,7 +393,17 @@ def test_who_registered_other_tables_does_not_hold_this_one_back(database_4, hiv
     ready = judged(cleaning, number)
     assert ready.blockers == ()
     assert ready.txns.is_valid(txn_id)
-    assert elsewhere in ready.txns.open
+
+
+def test_a_transaction_of_several_statements_may_read_any_table(database_4, hive_4):
+    """One that isn't read-only may read this table by its next statement, under the snapshot that it has."""
+    several = hive_4.begin()
+    hive_4.register(several, "db.other", 99)
+    number, _ = compacted(database_4, hive_4)
+    cleaning = Cleaning(database_4)
+    assert reasons(cleaning, number) == [Reason.OPEN_TRANSACTION]
+    hive_4.commit(several)
+    assert reasons(cleaning, number) == []
 
 
 def test_who_holds_a_lock_here_counts_whatever_it_registered(database_4, hive_4):
@@ -410,7 +420,7 @@ def test_a_young_gap_is_no_reader_of_another_table(database_4, hive_4):
     A transaction whose row is about to appear may turn out to read this table, though all that can be seen have
     registered others.
     """
-    elsewhere = hive_4.begin()
+    elsewhere = hive_4.begin(kind=READ_ONLY)
     hive_4.register(elsewhere, "db.other", 99)
     unseen = hive_4.begin()
     number, _ = compacted(database_4, hive_4)

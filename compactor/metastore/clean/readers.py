@@ -117,9 +117,11 @@ class Readers:
         """
         Open transactions that may read the table.
 
-        A transaction that registered its tables without this one, and holds no lock on this one, reads others. A
-        transaction that registered this table counts with every write id that it registered: with nothing open that
-        is its high watermark + 1, which says nothing about when it began.
+        A read-only transaction that registered its tables without this one, and holds no lock on this one, reads
+        others: it is one query. Any other may have several statements (START TRANSACTION), which have one snapshot, and
+        each registers what it reads when it is compiled (Hive's Compiler.generateValidTxnList). A transaction that
+        registered this table counts with every write id that it registered: with nothing open that is its high
+        watermark + 1, which says nothing about when it began.
         """
         return self._of_table(entity)[0]
 
@@ -144,7 +146,9 @@ class Readers:
     def _reading(self, table: Entity) -> tuple[OpenTransaction, ...]:
         locking = {lock.txn_id for lock in self.locks.get(table, ())}
         return tuple(
-            txn for txn in self.open if table in self.registered.get(txn.txn_id, (table,)) or txn.txn_id in locking
+            txn
+            for txn in self.open
+            if not txn.read_only or table in self.registered.get(txn.txn_id, (table,)) or txn.txn_id in locking
         )
 
     def _first(self, reading: tuple[OpenTransaction, ...]) -> int:

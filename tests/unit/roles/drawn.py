@@ -32,6 +32,7 @@ from sqlalchemy import update
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import QueueState
+from compactor.metastore.txn.snapshots import READ_ONLY
 from tests.casebook import Case
 from tests.unit.roles.world import World
 
@@ -127,7 +128,7 @@ class Drawn:
 
     def reader(self, name, who, age, *words):
         hive = self.world.hive
-        txn = hive.begin(age=milliseconds(age))
+        txn = hive.begin(age=milliseconds(age), kind=READ_ONLY if any("of=" in word for word in words) else 0)
         for key, _, value in (word.partition("=") for word in words):
             if key == "lock":
                 hive.lock("db.t", value or None, txn_id=txn)
