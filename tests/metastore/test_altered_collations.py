@@ -15,7 +15,6 @@ from compactor.metastore.model import Entity
 from tests.metastore.actor import Hive
 from tests.metastore.databases import kinds, require_schema, server_for
 
-DELIVERED = "latin1 COLLATE latin1_bin"
 GENERAL, UNICODE = "utf8 COLLATE utf8_general_ci", "utf8 COLLATE utf8_unicode_ci"
 ALTERED = [
     pytest.param({}, id="as delivered"),
