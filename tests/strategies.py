@@ -40,6 +40,7 @@ from compactor.planning.document import (
 )
 from compactor.planning.document import FileRole as PlanRole
 from compactor.planning.facts import FileFacts, Hit, StripeFacts
+from compactor.planning.forgetting import AbortedComponent, Search
 from compactor.planning.picker import Thresholds
 from compactor.planning.segments import SegmentSource
 from tests.history import History
@@ -965,3 +966,26 @@ def protocol_rows(draw: st.DrawFn) -> tuple[list[bytes], Readers]:
         lambda parts: parts[0][: parts[1]] + parts[2]
     )
     return draw(st.lists(data | data | data | broken, max_size=20)), readers
+
+
+# ---- what may be forgotten of aborted transactions
+
+
+def aborted_components() -> SearchStrategy[AbortedComponent]:
+    """Rows of few transactions, write ids, partitions and hours."""
+    return st.builds(
+        AbortedComponent,
+        st.integers(1, 3),
+        st.sampled_from(["i", "u", "d", "c"]),
+        st.sampled_from([None, "p=1", "p=2"]),
+        st.none() | st.integers(1, 3),
+        st.none() | st.integers(0, 6),
+        st.booleans(),
+    )
+
+
+def searches() -> SearchStrategy[Search]:
+    """Searches of a table or a partition, over the same few."""
+    few = st.frozensets(st.integers(1, 3))
+    lists = few.map(lambda aborted: ValidTxnList(3, (), tuple(aborted)))
+    return st.builds(Search, lists, st.sampled_from([None, "p=1"]), few, st.integers(0, 6), st.integers(0, 3))
