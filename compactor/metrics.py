@@ -134,14 +134,14 @@ class Metrics:
             "oldest_open_writer_age_seconds",
             "Age of the oldest open transaction, which others wait for; those of replication are left out (0: none).",
         )
-        self.aborted_writes = gauge("aborted_writes", "Aborted writes whose files aren't cleaned yet.")
+        self.aborted_writes = gauge("aborted_writes", "Aborted writes that the metastore hasn't forgotten yet.")
         self.aborted_writes_age = gauge(
             "aborted_writes_oldest_age_seconds",
-            "Time since the start of the oldest aborted write that isn't cleaned (0: none).",
+            "Time since the oldest aborted write that isn't forgotten could have been (0: none).",
         )
         self.tables_with_many_aborts = gauge(
             "tables_with_many_aborted_writes",
-            f"Tables and partitions with {MANY_ABORTS} or more aborted writes that aren't cleaned.",
+            f"Tables and partitions with {MANY_ABORTS} or more aborted writes that could have been forgotten.",
         )
 
         # initiator

@@ -14,15 +14,16 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, false, func, not_, or_, select
 
 from compactor.errors import MutexHeldError
-from compactor.metastore.clean.purge import unnoted
+from compactor.metastore.clean.purge import last_sign_of_life, unnoted
 from compactor.metastore.compaction_queue.retention import Retention, expired
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fetched, maximum, of_entity, told_apart
 from compactor.metastore.model import Entity, duration
-from compactor.metastore.txn.snapshots import REPLICATION, settle, snapshots_for
+from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS, settle, snapshots_for
 from compactor.metastore.txn.transactions import abort_transactions
 
-REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
+LATE_MS = 24 * 3_600_000
+"""How long after its last heartbeat the tasks of an aborted transaction may still write, where no setting says."""
 _SILENT_MS = 24 * 3_600_000
 _KEPT_MS = 30_000
 """
@@ -106,7 +107,14 @@ class Housekeeping:
                 found[duty] = Finding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
         return found
 
-    def run(self, duty: Duty, *, timeout_ms: int = 300_000, retention: Retention | None = None) -> int:
+    def run(
+        self,
+        duty: Duty,
+        *,
+        timeout_ms: int = 300_000,
+        retention: Retention | None = None,
+        late_ms: int = LATE_MS,
+    ) -> int:
         """
         Do one duty under Hive's mutex for it; returns how many rows were changed, 0 when another process holds the
         mutex.
@@ -114,6 +122,7 @@ class Housekeeping:
         Args:
             timeout_ms: for TIME_OUTS; `metastore.txn.timeout` of the installation.
             retention: for HISTORY; None: Hive's own.
+            late_ms: for EMPTY_TRANSACTIONS: how long after its last heartbeat an aborted transaction's tasks may write.
 
         Raises:
             CompactorError: the duty couldn't be done.
@@ -121,11 +130,11 @@ class Housekeeping:
         name = (MUTEXES if self._schema.hive_4 else _MUTEXES_3)[duty]
         try:
             with self._database.mutex(name, wait_seconds=1.0):
-                return self._perform(duty, timeout_ms, retention or Retention())
+                return self._perform(duty, timeout_ms, retention or Retention(), late_ms)
         except MutexHeldError:
             return 0
 
-    def _perform(self, duty: Duty, timeout_ms: int, retention: Retention) -> int:
+    def _perform(self, duty: Duty, timeout_ms: int, retention: Retention, late_ms: int) -> int:
         match duty:
             case Duty.TIME_OUTS:
                 return self.time_outs(timeout_ms)
@@ -134,7 +143,7 @@ class Housekeeping:
             case Duty.WRITE_ID_MAPPINGS:
                 return self.purge_write_id_mappings()
             case Duty.EMPTY_TRANSACTIONS:
-                return self.purge_empty_transactions()
+                return self.purge_empty_transactions(late_ms)
             case Duty.DUPLICATE_COMPONENTS:
                 return self.remove_duplicate_components()
             case Duty.HISTORY:
@@ -251,23 +260,28 @@ class Housekeeping:
                 found.append((where, int(count)))
         return found
 
-    def purge_empty_transactions(self) -> int:
+    def purge_empty_transactions(self, late_ms: int = LATE_MS) -> int:
         """
         Forget transactions that have ended and whose components are gone.
 
         On 3.1 these are aborted ones only: committed ones have no row there. On 4.x those of the last half minute stay,
         and always the newest row, from which the high watermark is read. Aborted transactions stay while TXN_COMPONENTS
-        may be incomplete for them (`purge.note_unnamed`).
+        may be incomplete for them (`purge.note_unnamed`), and while their tasks may still write: the components may have
+        been deleted by Hive's Cleaner, which doesn't ask.
         """
         table, finished = self._schema.txns, self._finished()
         return self._purge(
             lambda connection: (
-                connection.execute(delete(table).where(table.c.txn_id < finished, self._empty(connection))).rowcount
+                connection.execute(
+                    delete(table).where(table.c.txn_id < finished, self._empty(connection, late_ms))
+                ).rowcount
             )
         )
 
-    def _empty(self, connection: Connection) -> ColumnElement[bool]:
+    def _empty(self, connection: Connection, late_ms: int = LATE_MS) -> ColumnElement[bool]:
         schema = self._schema
+        mappings = schema.txn_to_write_id.c
+        silent = last_sign_of_life(schema) <= self._database.now - late_ms
         txns, components, history = schema.txns.c, schema.txn_components.c, schema.min_history_write_id
         bound = self._snapshots.min_open_or_next(connection)
         if schema.hive_4:
@@ -277,6 +291,7 @@ class Housekeeping:
             txns.txn_id < bound,
             not_(exists().where(components.tc_txnid == txns.txn_id)),
             not_(unnoted(schema)),
+            or_(txns.txn_state == "c", silent, not_(exists().where(mappings.t2w_txnid == txns.txn_id))),
         )
         if history is not None:
             where = and_(where, not_(exists().where(history.c.mh_txnid == txns.txn_id)))

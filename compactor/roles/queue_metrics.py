@@ -50,7 +50,7 @@ class QueueMetrics:
             entries, now, aborts = (
                 self._services.queue.entries(),
                 self._services.now_ms(),
-                self._services.aborts.totals(MANY_ABORTS),
+                self._services.aborts.totals(MANY_ABORTS, self._services.settings.cleaner.late_ms),
             )
             foreign = self._services.queue.foreign()
             held = self._held(entries)

@@ -62,6 +62,7 @@ class CleanerSettings(Section):
     retention_seconds: NotNegative = 0
     listing_wait_seconds: NotNegative = 600
     quarantine_hours: float = Field(default=0, ge=0, le=1e5, allow_inf_nan=False)
+    late_writer_hours: Hours = 24
     keep_evidence_days: Days = 7
     threads: int = Field(default=4, ge=1, le=256)
     retry_attempts: int = Field(default=5, ge=0, le=10)
@@ -71,6 +72,11 @@ class CleanerSettings(Section):
     def waits_ms(self) -> tuple[int, int]:
         """How long an entry waits: after its commit, and then at most while there is a lock."""
         return round(self.retention_seconds * 1000), round(self.listing_wait_seconds * 1000)
+
+    @property
+    def late_ms(self) -> int:
+        """How long after the last heartbeat of an aborted transaction its tasks may still write."""
+        return round(self.late_writer_hours * 3_600_000)
 
 
 class History(Section):

@@ -74,19 +74,19 @@ class Scene:
         for word in words:
             assert word in message, message
 
-    def assert_untouched(self, *, components=frozenset()):
+    def assert_untouched(self):
         """
-        Files and rows are what they were; nothing hidden lies there; no transaction, lock or component is left, but of
-        these operations.
+        Files and rows are what they were; nothing hidden lies there; no transaction, lock or component is left, but the
+        mark of an attempt that was rolled back.
         """
         assert self.files() == self.before["files"]
         assert self.rows() == self.before["rows"]
-        self.assert_nothing_left(components=components)
+        self.assert_nothing_left()
 
-    def assert_nothing_left(self, *, components=frozenset()):
+    def assert_nothing_left(self):
         """
-        No staging, evidence, lock or transaction of an attempt; components of its own, if any, only of these
-        operations.
+        No staging, evidence, lock or transaction of an attempt; its own component, if any, stays until no store can
+        complete what it uploaded.
         """
         world = self.world
         assert list(world.folder.rglob(".compactor-*")) == []
@@ -95,7 +95,7 @@ class Scene:
         assert world.services.locks.all() == []
         assert world.services.transactions.open_transactions() == []
         left = world.hive.rows(world.database.schema.txn_components, "tc_operation_type")
-        assert {operation for (operation,) in left} <= components
+        assert {operation for (operation,) in left} <= {"c"}
 
     def assert_others_go_on(self):
         """The same worker compacts another table, and the Cleaner finishes it."""

@@ -34,14 +34,7 @@ def at(scene, step, action):
     scene.world.at_step[step] = once
 
 
-COMPACTIONS_OWN = frozenset("c")
-"""
-The component of a compaction whose table is gone, or another's: no listing of that table proves any more that nothing
-is left of it.
-"""
-
-
-def assert_nothing_published(scene, *, components=frozenset()):
+def assert_nothing_published(scene):
     """One failed or refused entry; no base, nothing hidden; no traceback's word in the message."""
     ((state, message),) = scene.world.ended()
     assert state in {"failed", "refused"}, message
@@ -50,7 +43,7 @@ def assert_nothing_published(scene, *, components=frozenset()):
     assert "Error:" not in message, message
     if scene.table.location.exists():
         assert [path.name for path in scene.table.location.iterdir() if path.name.startswith(("base_", "."))] == []
-    scene.assert_nothing_left(components=components)
+    scene.assert_nothing_left()
     return message
 
 
@@ -65,7 +58,7 @@ def test_dropped(scene, moment):
 
     at(scene, moment, drop)
     scene.compact()
-    message = assert_nothing_published(scene, components=COMPACTIONS_OWN)
+    message = assert_nothing_published(scene)
     assert (
         message.startswith(("input-changed: ", "location-missing: ", "cancelled"))
         or "gone" in message
@@ -90,9 +83,9 @@ def test_recreated_under_the_same_name(scene, moment):
 
     at(scene, moment, recreate)
     scene.compact()
-    message = assert_nothing_published(scene, components=COMPACTIONS_OWN)
+    message = assert_nothing_published(scene)
     assert message == "input-changed: db.t was re-created or moved while it was compacted"
-    scene.assert_untouched(components=COMPACTIONS_OWN)
+    scene.assert_untouched()
     scene.assert_others_go_on()
 
 

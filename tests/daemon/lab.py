@@ -20,7 +20,7 @@ from compactor.metastore.model import Entity, QueueState
 from compactor.settings import Settings
 from tests.compacting import NothingRuns
 from tests.fixtures import hive
-from tests.metastore.actor import Hive
+from tests.metastore.actor import OUTLIVED_MS, Hive
 from tests.reference.compare import read_directory
 from tests.reference.values import from_jdbc, parse_type
 
@@ -98,7 +98,10 @@ class Lab:
 
     @classmethod
     def restore(cls, postgres, folder: Path, snapshot: str = "before") -> "Lab":
-        """As if Hive had stopped an hour ago, whatever the clock says now."""
+        """
+        As if Hive had stopped an hour ago, whatever the clock says now, and what was rolled back had been silent for
+        long.
+        """
         hive.restore(folder, snapshot)
         url = postgres.restore(hive.metastore_sql(snapshot, folder))
         made = cls(url, folder, Database(url).connect())
@@ -111,6 +114,8 @@ class Lab:
         shift = self.database.read(self.database.now_ms) - age_ms - newest
         moved = {"txn_started": txns.c.txn_started + shift, "txn_last_heartbeat": txns.c.txn_last_heartbeat + shift}
         self.hive.change(txns.update().where(txns.c.txn_id > 0).values(moved))
+        aborted = txns.update().where(txns.c.txn_state == "a")
+        self.hive.change(aborted.values(txn_last_heartbeat=txns.c.txn_last_heartbeat - OUTLIVED_MS))
         self.hive.change(
             components.update().values(
                 ctc_timestamp=components.c.ctc_timestamp + func.make_interval(0, 0, 0, 0, 0, 0, shift / 1000)

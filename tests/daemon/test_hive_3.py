@@ -29,7 +29,7 @@ def change(row):
     return (row[0], f"{row[1]} changed")
 
 
-def build(warehouse):
+def build(warehouse, hive):
     """
     Plain, grown by inserts alone, bucketed, partitioned, converted, insert-only tables; updates, deletes, aborted
     writers.
@@ -58,6 +58,7 @@ def build(warehouse):
         aborted = warehouse.begin()
         aborted.insert(table, [(99, "never")], key)
         aborted.abort()
+        hive.fall_silent(aborted.id)
         if table not in (grown, only):
             with warehouse.begin() as txn:
                 txn.update(table, lambda row: row[0] % 3 == 0, change, key)
@@ -95,7 +96,7 @@ def world(request, tmp_path_factory, postgres, submitter):
         warehouse = Warehouse(
             tmp_path_factory.mktemp(request.param) / "warehouse", MetastoreLedger(database), CatalogRows(database)
         )
-        made = World(request.param, url, database, warehouse, build(warehouse))
+        made = World(request.param, url, database, warehouse, build(warehouse, Hive(database)))
         queue, reader = Queue(database), Hive(database)
         lock = reader.lock("d.plain")
         with running(url, Shared(submitter)) as daemon:

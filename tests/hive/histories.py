@@ -46,6 +46,7 @@ _STEPS = st.one_of(
     st.tuples(st.just("go_on"), _WHICH),
     st.tuples(st.just("finish"), _WHICH, _YES),
     st.tuples(st.just("reap"), _WHICH),
+    st.tuples(st.just("write_late"), _WHICH),
     st.tuples(st.just("read"), _YES),
     st.tuples(st.just("list"), _WHICH),
     st.tuples(st.just("read_no_more"), _WHICH),
@@ -80,6 +81,17 @@ _INSERT, _INSERT_BEGUN, _INSERT_UNDONE = (
 )
 _FORGETS_INSIDE = [("clean",), ("hive_initiates",), ("work",), ("hive_cleans",), ("hive_keeps_house",)]
 """An aborted write among committed ones in the only delta."""
+_REAPED_AND_LATE = [
+    ("reap", 0),
+    ("ask", 0, True),
+    ("work",),
+    ("clean",),
+    ("clean",),
+    ("hive_keeps_house",),
+    ("hive_keeps_house",),
+    ("write_late", 0),
+]
+"""Its HiveServer2 falls silent, Hive rolls it back, a compaction and the cleaning go by, and then its tasks write."""
 _COMPACTED = [_INSERT, _INSERT, ("ask", 0, True), ("work",)]
 
 
@@ -249,6 +261,41 @@ def play(version, request, parties, folder):
             ("hive_initiates",),
         ],
     )
+    @example({"partitioned": False}, [_INSERT, _INSERT, _INSERT_BEGUN, *_REAPED_AND_LATE])
+    @example({"partitioned": False}, [_INSERT, _INSERT, ("start", Statement("overwrite")), *_REAPED_AND_LATE])
+    @example({"partitioned": False, "insert_only": True}, [_INSERT, _INSERT, _INSERT_BEGUN, *_REAPED_AND_LATE])
+    @example(
+        {"partitioned": True},
+        [_INSERT, _INSERT, ("start", Statement("insert", (0, 1), dynamic=True)), *_REAPED_AND_LATE],
+    )
+    @example(
+        {"partitioned": False},
+        [_INSERT_BEGUN, ("reap", 0), *[_INSERT] * 3, ("ask", 0, False), *_REAPED_AND_LATE[2:]],
+    )  # below a minor
+    @example(
+        {"partitioned": False},
+        [
+            _INSERT,
+            ("start", Statement("overwrite")),
+            ("reap", 0),
+            *[_INSERT] * 3,
+            ("ask", 0, False),
+            *_REAPED_AND_LATE[2:],
+        ],
+    )  # inside a minor's range: readers take a late base_2 beside delta_1_5
+    @example(
+        {"partitioned": False},
+        [
+            _INSERT,
+            _INSERT_BEGUN,
+            ("finish", 0, False),
+            *_REAPED_AND_LATE[1:],
+            *[_INSERT] * 2,
+            ("ask", 0, True),
+            ("work",),
+            ("clean",),
+        ],
+    )  # what was written late is removed, too
     def live(table, steps):
         turns = Turns()
         try:

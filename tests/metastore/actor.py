@@ -9,6 +9,9 @@ from sqlalchemy import delete, func, insert, select, update
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 
+OUTLIVED_MS = 2 * 24 * 3_600_000
+"""Longer than `cleaner.late_writer_hours`, as delivered: after it no task of a transaction writes any more."""
+
 
 class Hive:
     """A Hive client with hands on the tables; ages are given in milliseconds before now."""
@@ -214,12 +217,21 @@ class Hive:
             else:
                 connection.execute(delete(schema.txns).where(schema.txns.c.txn_id == txn_id))
 
-    def abort(self, txn_id):
+    def abort(self, txn_id, *, silent=OUTLIVED_MS):
+        """Roll back; `silent`: its last heartbeat was so long ago, by default so long that its tasks are over."""
         with self.database.transaction() as connection:
             self._end(connection, txn_id)
             connection.execute(
                 update(self.schema.txns).where(self.schema.txns.c.txn_id == txn_id).values(txn_state="a")
             )
+        self.fall_silent(txn_id, silent)
+
+    def fall_silent(self, txn_id, silent=OUTLIVED_MS):
+        """The last heartbeat of a transaction was so long ago."""
+        txns = self.schema.txns
+        with self.database.transaction() as connection:
+            then = self.database.now_ms(connection) - silent
+            connection.execute(update(txns).where(txns.c.txn_id == txn_id).values(txn_last_heartbeat=then))
 
     def _end(self, connection, txn_id):
         connection.execute(delete(self.schema.hive_locks).where(self.schema.hive_locks.c.hl_txnid == txn_id))
@@ -237,11 +249,11 @@ class Hive:
         self.commit(txn_id)
         return txn_id, write_id
 
-    def fail_write(self, name="db.t", partition=None, *, age=60_000):
+    def fail_write(self, name="db.t", partition=None, *, age=60_000, silent=OUTLIVED_MS):
         """One aborted write; returns (transaction, write id)."""
         txn_id = self.begin(age=age)
         write_id = self.touch(txn_id, name, partition)
-        self.abort(txn_id)
+        self.abort(txn_id, silent=silent)
         return txn_id, write_id
 
     def lock(self, name="db.t", partition=None, *, txn_id=0, kind="r", state="a", silent=0):

@@ -8,9 +8,8 @@ without asking.
 from sqlalchemy import select
 
 from compactor.acid.compaction import CompactionKind
-from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError
-from compactor.metastore.clean.purge import Proof
 from compactor.metastore.housekeeping import Duty
 from compactor.metastore.model import QueueState
 from compactor.metastore.txn.transactions import TxnState
@@ -198,7 +197,7 @@ def _commit(world):
 
 
 def _undo(world):
-    """As a worker that gives up: what it wrote goes, then the note of it, then the claim."""
+    """As a worker that gives up: what it wrote goes, then the claim; the note of it stays."""
     attempt = world.working(by=OURS)
     if attempt is None:
         return None
@@ -208,11 +207,6 @@ def _undo(world):
             world.locks.release(attempt.lock_id)
         if attempt.txn_id is not None and world.transactions.abort(attempt.txn_id, "test") is TxnState.ABORTED:
             attempt.files = False
-            txns = ValidTxnList(attempt.txn_id, (), (attempt.txn_id,))
-            entity = attempt.place.entity()
-            world.queue.forget_attempt(
-                Proof(entity, attempt.place.tbl_id, attempt.partition, frozenset({"file:/w"}), 1, txns, frozenset())
-            )
         world.queue.give_back(attempt.entry)
 
     def over(_):

@@ -4,12 +4,18 @@ from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.purge import Proof
 from tests.metastore.actor import T
 
+LATE_MS = 24 * 3_600_000
+"""`cleaner.late_writer_hours`, as delivered."""
+
 
 def proof(database, table=T, *, tbl_id=1, partition=None, held=(), up_to=None):
-    """All of a table was swept, or one partition; `held` ids still have rows, ids above `up_to` weren't judged."""
+    """
+    All of a table was swept just now, or one partition; `held` ids still have rows, ids above `up_to` weren't judged.
+    """
     txns, write_ids = Aborts(database).lists(table)
     gone = frozenset(i for i in write_ids.aborted if i not in held and (up_to is None or i <= up_to))
-    return Proof(table, tbl_id, partition, frozenset({"file:/w/db.db/t"}), 1, txns, gone)
+    listed_ms = database.read(database.now_ms)
+    return Proof(table, tbl_id, partition, frozenset({"file:/w/db.db/t"}), listed_ms, txns, gone, LATE_MS)
 
 
 def clear(database):

@@ -7,7 +7,7 @@ Catalog objects are made by plain rows, as there. Ages are set afterwards, for H
 
 from sqlalchemy import update
 
-from tests.metastore.actor import Hive
+from tests.metastore.actor import OUTLIVED_MS, Hive
 
 _KINDS = (
     "DEFAULT",
@@ -119,8 +119,10 @@ class RealHive(Hive):
     def commit(self, txn_id):
         self.party.call("commitTxn", {"txnid": txn_id})
 
-    def abort(self, txn_id):
+    def abort(self, txn_id, *, silent=OUTLIVED_MS):
+        """Roll back; `silent`: its last heartbeat was so long ago, by default so long that its tasks are over."""
         self.party.call("abortTxn", {"txnid": txn_id})
+        self.fall_silent(txn_id, silent)
 
     def heartbeat(self, txn_id=0, lock_id=0):
         """Of a transaction, or of a lock without one."""

@@ -1,5 +1,7 @@
 """Aborted writes: when they are due for cleaning, and what is forgotten of them afterwards."""
 
+import time
+
 import pytest
 from sqlalchemy import delete, event, insert, update
 from sqlalchemy.exc import IntegrityError
@@ -10,10 +12,12 @@ from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.purge import NOTED
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.housekeeping import Housekeeping
+from compactor.metastore.housekeeping import Duty, Housekeeping
+from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS
 from compactor.metastore.txn.transactions import Transactions
+from compactor.planning.forgetting import Ground
 from tests.metastore.actor import P, T
-from tests.metastore.proofs import proof
+from tests.metastore.proofs import LATE_MS, proof
 
 
 def test_aborts_are_grouped_and_due_by_count_or_age(database, hive):
@@ -84,6 +88,88 @@ def test_cleaned_aborts_among_others_are_forgotten_one_by_one(database, hive):
     aborts = Aborts(database)
     assert aborts.forget(aborts.groups(0, -1), proof(database, held=ids[1:])) == 1
     assert hive.rows(database.schema.txn_components, "tc_writeid") == [(ids[1],), (ids[2],)]
+
+
+def test_nothing_is_forgotten_whose_tasks_may_write(database, hive):
+    """
+    Nothing was found of two aborted writes, and one transaction was heartbeated less than a day ago: it stays known,
+    whenever it began, and counts as aborted after every purge. A day after its heartbeat the next sweep forgets it.
+    """
+    hive.create_table()
+    hive.fail_write()
+    young = hive.begin(age=13 * 3_600_000, silent=60_000)
+    write_id = hive.touch(young)
+    hive.abort(young, silent=LATE_MS - 60_000)
+    hive.write()
+    aborts, housekeeping = Aborts(database), Housekeeping(database)
+    aborts.note_unnamed()
+    assert aborts.forget(aborts.groups(0, -1), proof(database)) == 1
+    for duty in (Duty.EMPTY_TRANSACTIONS, Duty.WRITE_ID_MAPPINGS):
+        housekeeping.run(duty)
+    assert Transactions(database).valid_write_ids("db.t", Transactions(database).valid_txns()).aborted == (write_id,)
+    ((row, verdict),) = aborts.may_write(T, LATE_MS)
+    assert (row.txn_id, verdict.ground) == (young, Ground.MAY_WRITE)
+    assert aborts.count_may_write(LATE_MS) == (1, 1)
+    hive.fall_silent(young, LATE_MS)
+    assert (aborts.may_write(T, LATE_MS), aborts.count_may_write(LATE_MS)) == ([], (0, 0))
+    assert aborts.forget(aborts.groups(0, -1), proof(database)) == 1
+
+
+def test_replication_counts_from_its_own_time_out(database, hive):
+    """
+    Replication never heartbeats, and Hive lets its transactions be for eleven days: one that was opened two days ago
+    and rolled back just now stays known; twelve days after its beginning it is forgotten.
+    """
+    hive.create_table()
+    txn = hive.begin(kind=REPLICATION)
+    hive.touch(txn)
+    hive.abort(txn)
+    aborts = Aborts(database)
+    assert aborts.forget([], proof(database)) == 0
+    hive.fall_silent(txn, REPLICATION_TIMEOUT_MS + LATE_MS)
+    assert aborts.forget([], proof(database)) == 1
+
+
+def test_a_swept_table_that_waits_for_time_is_left_alone(database, hive):
+    """
+    What stays known only because its tasks may still write is no ground for another sweep until that is over, but more
+    than the threshold of further aborted writes is. Another Cleaner looks once more.
+    """
+    hive.create_table()
+    young = [hive.fail_write(silent=0)[0] for _ in range(2)]
+    old, _ = hive.fail_write()
+    aborts = Aborts(database)
+    swept = proof(database)
+    assert aborts.forget(aborts.groups(0, -1), swept) == 1
+    count, until_ms = aborts.remember(swept)
+    assert (count, 0 < until_ms - swept.listed_ms <= LATE_MS) == (2, True)
+    assert aborts.groups(0, 0) == []
+    assert [group.count for group in Aborts(database).groups(0, 0)] == [2]
+    hive.fail_write(silent=0)
+    assert [group.count for group in aborts.groups(0, -1)] == [3]
+    assert aborts.groups(1, 0) == []
+    for number in (*young, old):
+        hive.fall_silent(number)
+    swept = proof(database)
+    assert aborts.forget(aborts.groups(0, -1), swept) == 2
+    assert aborts.remember(swept)[0] == 1
+
+
+def test_a_swept_table_is_looked_at_again_when_the_time_is_over(database, hive):
+    """Half a second before the tasks of an aborted write are over it waits, and after that it is due."""
+    hive.create_table()
+    txn, _ = hive.fail_write(silent=LATE_MS - 500)
+    aborts = Aborts(database)
+    swept = proof(database)
+    assert aborts.forget(aborts.groups(0, -1), swept) == 0
+    assert aborts.remember(swept)[0] == 1
+    deadline = time.monotonic() + 20
+    while not (due := aborts.groups(0, -1)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [group.count for group in due] == [1]
+    assert aborts.forget(due, proof(database)) == 1
+    assert aborts.remember(proof(database)) is None
+    assert hive.rows(database.schema.txns, "txn_state", where=database.schema.txns.c.txn_id == txn) == [("a",)]
 
 
 def test_a_proof_is_of_one_table(database, hive):

@@ -6,13 +6,14 @@ from sqlalchemy import delete, insert, update
 from compactor.errors import UnreachableError
 from compactor.metastore import housekeeping as module
 from compactor.metastore.candidates import Initiating
+from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.retention import Retention
 from compactor.metastore.housekeeping import MUTEXES, Duty, Housekeeping
 from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.metastore.txn.transactions import Transactions, TxnState
 from tests.metastore.actor import T
-from tests.metastore.proofs import clear
+from tests.metastore.proofs import LATE_MS, clear
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -404,3 +405,26 @@ def test_a_mapping_stays_above_a_smaller_one_that_stays(database, hive):
     assert (before.high_watermark, before.aborted) == (of_early, (of_late,))
     Housekeeping(database).run(Duty.WRITE_ID_MAPPINGS)
     assert transactions.valid_write_ids("db.t", transactions.valid_txns()) == before
+
+
+def test_an_aborted_transaction_is_kept_while_its_tasks_may_write(database, hive):
+    """
+    Hive's Cleaner deletes components as soon as it finds no file, and we don't follow: the transaction stays for a day
+    after its last heartbeat, and its write id counts as aborted.
+    """
+    txn_id, _ = hive.fail_write(silent=LATE_MS - 60_000)
+    note = Aborts(database)
+    note.note_unnamed()
+    components = database.schema.txn_components
+    hive.change(delete(components).where(components.c.tc_txnid == txn_id))
+    hive.write()
+    housekeeping, txns = Housekeeping(database), database.schema.txns
+
+    def is_there():
+        housekeeping.run(Duty.EMPTY_TRANSACTIONS)
+        return hive.rows(txns, "txn_state", where=txns.c.txn_id == txn_id) == [("a",)]
+
+    hive.change(update(txns).values(txn_started=txns.c.txn_started - 120_000))
+    assert is_there()
+    hive.fall_silent(txn_id)
+    assert not is_there()

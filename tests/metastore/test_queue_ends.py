@@ -1,15 +1,18 @@
 """How entries end when they aren't compacted, and what queue and history show of them."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import update
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OwnershipLostError
-from compactor.metastore.clean.purge import Proof
+from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
 from tests.metastore.actor import P, T
 from tests.metastore.entries import MAJOR, claimed, working
+from tests.metastore.proofs import LATE_MS, proof
 
 
 def test_a_failure_goes_into_the_history(database):
@@ -89,19 +92,22 @@ def test_only_what_nobody_began_is_cancelled(database):
     assert not queue.cancel(entry.id, "too late")
 
 
-def test_an_attempt_is_forgotten_only_when_aborted(database_4, hive_4):
+def test_an_attempt_is_forgotten_only_when_its_tasks_are_over(database_4, hive_4):
     """
-    The component of an aborted compaction can be deleted, that of an open one stays; other components of the table stay
-    too.
+    The component of an aborted compaction can be deleted once its transaction was silent for long; that of an open one
+    stays, and so does one whose job may still publish; other components of the table stay too.
     """
     entry, txn_id = working(database_4)
     hive_4.create_table()
     hive_4.fail_write()
-    queue = Queue(database_4)
-    swept = Proof(entry.entity, 1, None, frozenset({"file:/w"}), 1, ValidTxnList(txn_id, (), (txn_id,)), frozenset())
-    assert not queue.forget_attempt(swept)
-    hive_4.abort(txn_id)
-    assert queue.forget_attempt(swept)
+    txns = ValidTxnList(txn_id, (), (txn_id,))
+    swept = replace(proof(database_4), table=entry.entity, txns=txns, gone=frozenset())
+    aborts = Aborts(database_4)
+    assert aborts.forget([], swept) == 0
+    hive_4.abort(txn_id, silent=LATE_MS - 60_000)
+    assert aborts.forget([], swept) == 0
+    hive_4.fall_silent(txn_id)
+    assert aborts.forget([], swept) == 1
     assert hive_4.rows(database_4.schema.txn_components, "tc_operation_type") == [("i",)]
 
 

@@ -15,6 +15,7 @@ from compactor.metastore.clean.purge import Proof
 from compactor.metastore.txn.transactions import TxnState
 from tests.counts import count
 from tests.metastore.model import STATES, Place
+from tests.metastore.proofs import LATE_MS
 from tests.metastore.working import Working
 
 
@@ -54,7 +55,8 @@ class World(Working):
             ):
                 attempt.files = False
         gone = frozenset(write_ids.aborted) - left
-        return Proof(place.entity(), place.tbl_id, partition, frozenset({"file:/w"}), 1, txns, gone)
+        listed_ms = self.database.read(self.database.now_ms)
+        return Proof(place.entity(), place.tbl_id, partition, frozenset({"file:/w"}), listed_ms, txns, gone, LATE_MS)
 
     def prove(self, place, held=frozenset()):
         """A sweep of a table, to forget by later; the proof."""

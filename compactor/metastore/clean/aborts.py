@@ -5,20 +5,31 @@ No reader holds this up, because aborted rows are invisible to every reader; onl
 Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, case, delete, func, insert, or_, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
-from compactor.metastore.clean.purge import Proof, forget, forget_vanished, note_unnamed, unnoted
+from compactor.metastore.clean.purge import (
+    Proof,
+    forget,
+    forget_vanished,
+    judged,
+    last_sign_of_life,
+    note_unnamed,
+    read_components,
+    unnoted,
+)
 from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
+from compactor.planning.forgetting import AbortedComponent, Ground, Verdict, late
 
 _FIRST_RETRY_MS = 300_000
 _LONGEST_RETRY_MS = 24 * 3_600_000
@@ -50,12 +61,13 @@ class AbortedGroup:
 @dataclass(frozen=True, slots=True)
 class AbortTotals:
     """
-    Totals of all aborted writes that aren't cleaned.
+    Totals of all aborted writes that the metastore knows.
 
     Args:
         count: component rows.
-        oldest_ms: when the oldest of their transactions started; None: there are none.
-        crowded: how many tables and partitions have at least the given number of rows.
+        oldest_ms: since when, of the one that could be forgotten first, no task may write any more; None: there are
+            none.
+        crowded: how many tables and partitions have at least the given number of rows whose tasks are over.
     """
 
     count: int
@@ -63,43 +75,73 @@ class AbortTotals:
     crowded: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """
+    A table that was swept, and whose aborted writes stay known because their tasks may still write.
+
+    Args:
+        until_ms: from then on a sweep forgets all of them, by the database clock.
+        counts: component rows that were left, by partition.
+    """
+
+    until_ms: int
+    counts: Mapping[str | None, int]
+
+
 class Aborts:
-    """The aborted writes of one metastore."""
+    """
+    The aborted writes of one metastore.
+
+    Remembers, for as long as it lives, which tables were swept and wait only for time.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
         self._put_off: dict[Entity, tuple[int, int]] = {}
+        self._remembered: dict[Entity, _Remembered] = {}
 
     def groups(self, count_threshold: int, age_ms: int, limit: int = 1000) -> list[AbortedGroup]:
         """
         Groups with more components than `count_threshold`, or with a transaction that started longer than `age_ms` ago.
 
         With a negative `age_ms` age alone is no ground. Groups that a failure put off are left out until their time has
-        come. Tables with the oldest transactions come first.
+        come, and so are those of a table that was swept and waits for time (`remember`), unless more than
+        `count_threshold` components were added since. Tables with the oldest transactions come first.
 
         Args:
             limit: tables at most, each with all its groups: the groups of a table are swept together.
         """
         return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
 
-    def totals(self, crowd: int) -> AbortTotals:
-        """Totals of aborted writes, those put off included; `crowd` rows make a table or partition crowded."""
+    def totals(self, crowd: int, late_ms: int) -> AbortTotals:
+        """
+        Totals of aborted writes, those put off included.
+
+        Args:
+            crowd: so many rows make a table or partition crowded.
+            late_ms: how long after its last heartbeat a transaction's tasks may still write.
+        """
 
         def look(connection: Connection) -> AbortTotals:
             components, txns = self._schema.txn_components, self._schema.txns
             origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
             names = entity_columns(components, "tc")
+            silent_since = self._database.now_ms(connection) - late_ms
+            beat = last_sign_of_life(self._schema)
+            over = func.sum(case((beat <= silent_since, 1), else_=0))
             query: Any = (
-                select(func.count(), func.min(txns.c.txn_started))
+                select(func.count(), over, func.min(beat))
                 .select_from(origin)
                 .where(txns.c.txn_state == "a")
                 .group_by(*told_apart(names))
             )
-            groups = [(int(count), int(oldest)) for count, oldest in connection.execute(query)]
-            oldest_ms = min((oldest for _, oldest in groups), default=None)
-            return AbortTotals(sum(count for count, _ in groups), oldest_ms, sum(count >= crowd for count, _ in groups))
+            groups = [(int(count), int(ended), int(oldest)) for count, ended, oldest in connection.execute(query)]
+            oldest_ms = min((oldest + late_ms for *_, oldest in groups), default=None)
+            crowded = sum(ended >= crowd for _, ended, _ in groups)
+            return AbortTotals(sum(count for count, *_ in groups), oldest_ms, crowded)
 
         return self._database.read(look)
 
@@ -158,6 +200,52 @@ class Aborts:
     def forget(self, groups: Collection[AbortedGroup], proof: Proof) -> int:
         """Forget what the proof covers of a table, in all partitions that its rows name; returns how many components."""
         return self._forget(groups, lambda connection: forget(connection, self._database, proof))
+
+    def remember(self, proof: Proof) -> tuple[int, int] | None:
+        """
+        Note, after `forget`, which components of the table stay only because tasks of their transactions may still
+        write, and don't look for groups of the table before that is over.
+
+        Returns how many they are, and when it is over; None where there are none.
+        """
+        rows = self._database.read(lambda connection: judged(connection, self._schema, proof))
+        waiting = [verdict.until_ms for _, verdict in rows if verdict.ground is Ground.MAY_WRITE]
+        until_ms = max((until for until in waiting if until is not None), default=None)
+        if until_ms is None:
+            self._remembered.pop(proof.table, None)
+            return None
+        self._remembered[proof.table] = _Remembered(until_ms, Counter(row.partition for row, _ in rows))
+        return len(waiting), until_ms
+
+    def may_write(self, table: Entity, late_ms: int) -> list[tuple[AbortedComponent, Verdict]]:
+        """The components of a table's aborted transactions whose tasks may still write, each with its verdict."""
+
+        def look(connection: Connection) -> list[tuple[AbortedComponent, Verdict]]:
+            now_ms = self._database.now_ms(connection)
+            rows = [row for row in read_components(connection, self._schema, table) if row.is_mapped]
+            return [(row, late(row.heartbeat_ms, now_ms, late_ms)) for row in rows]
+
+        return [(row, verdict) for row, verdict in self._database.read(look) if verdict.ground is Ground.MAY_WRITE]
+
+    def count_may_write(self, late_ms: int) -> tuple[int, int]:
+        """How many components stay known because their tasks may still write, and of how many tables."""
+
+        def look(connection: Connection) -> tuple[int, int]:
+            components, txns = self._schema.txn_components, self._schema.txns
+            names = components.c.tc_database, components.c.tc_table
+            silent_since = self._database.now_ms(connection) - late_ms
+            counts = [
+                int(count)
+                for (count,) in connection.execute(
+                    select(func.count())
+                    .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
+                    .where(txns.c.txn_state == "a", last_sign_of_life(self._schema) > silent_since)
+                    .group_by(*names)
+                )
+            ]
+            return sum(counts), len(counts)
+
+        return self._database.read(look)
 
     def forget_vanished(self, groups: Collection[AbortedGroup], table: Entity) -> int:
         """
@@ -318,9 +406,13 @@ class Aborts:
             .order_by(oldest)
         )
         rows = connection.execute(query).all()
+        self._remembered = {table: noted for table, noted in self._remembered.items() if now < noted.until_ms}
         groups: dict[Entity, list[AbortedGroup]] = {}
         for database, table, partition, number, started in rows:
             entity = Entity(database, table, partition)
+            noted = self._remembered.get(entity.whole_table())
+            if noted is not None and number <= noted.counts.get(partition, 0) + count_threshold:
+                continue
             retry_id, pause, until = waiting.get(entity, (0, 0, 0))
             if until <= now and (len(groups) < limit or entity.whole_table() in groups):
                 groups.setdefault(entity.whole_table(), []).append(

@@ -1,8 +1,10 @@
 """
-Forgets what the metastore keeps of aborted writes once nothing is left of them; the only module that does so.
+Forgets what the metastore keeps of aborted writes once nothing is left of them, and nothing can come; the only module
+that does so.
 
-A row of TXN_COMPONENTS says that an aborted transaction may have left files. Without such a row Hive forgets the
-transaction, then its write ids, and a forgotten write id counts as committed. So a row is deleted only by a proof.
+A row of TXN_COMPONENTS says that an aborted transaction may have left files, or may leave some yet. Without such a row
+Hive forgets the transaction, then its write ids, and a forgotten write id counts as committed. So a row is deleted only
+by a proof, of which `planning.forgetting` decides what it proves.
 Source: docs/metastore.md, *Forgetting*; Hive's MarkCleanedFunction, HIVE-21052, HIVE-24481.
 """
 
@@ -36,6 +38,8 @@ from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import batches, of_entity, same
 from compactor.metastore.model import DEFAULT_CATALOG, Entity
 from compactor.metastore.partition_names import is_plain, stored_as, unescaped
+from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS
+from compactor.planning.forgetting import AbortedComponent, Search, Verdict, may_be_forgotten
 from compactor.reasons import Reason
 
 NOTED = "compactor: what it may have written is in TXN_COMPONENTS"
@@ -50,7 +54,7 @@ _PAIRS = 500
 @dataclass(frozen=True, slots=True)
 class Proof:
     """
-    Proof that nothing is left of aborted writes.
+    What a sweep has shown of a table: what `planning.forgetting` judges by.
 
     Only a sweep makes one (`roles.cleaner.cleared`): it listed the directories, and they were there.
 
@@ -63,6 +67,7 @@ class Proof:
         listed_ms: when the sweep began, by the database clock.
         txns: the transaction list of the sweep; a transaction that it didn't know as aborted isn't forgotten.
         gone: aborted write ids of which no listed directory holds a row.
+        late_ms: how long after its last heartbeat a transaction's tasks may still write.
     """
 
     table: Entity
@@ -72,19 +77,61 @@ class Proof:
     listed_ms: int
     txns: ValidTxnList
     gone: frozenset[int]
+    late_ms: int
 
-    def covers(self, txn_id: int, partition: str | None, operation: str, write_id: int | None) -> bool:
-        """Whether nothing is left of what this row of TXN_COMPONENTS, on the proof's table, marks."""
-        if not self.txns.is_aborted(txn_id):
-            return False
-        if operation == "c":
-            return self.partition is None or partition == self.partition
-        return self.partition is None and write_id in self.gone
+    @property
+    def search(self) -> Search:
+        """The proof in the words of the decision."""
+        return Search(self.txns, self.partition, self.gone, self.listed_ms, self.late_ms)
+
+
+def judged(connection: Connection, schema: HiveSchema, proof: Proof) -> list[tuple[AbortedComponent, Verdict]]:
+    """The components of aborted transactions on the proof's table, each with what becomes of it by this proof."""
+    search = proof.search
+    return [(row, may_be_forgotten(row, search)) for row in read_components(connection, schema, proof.table)]
+
+
+def read_components(connection: Connection, schema: HiveSchema, table: Entity) -> list[AbortedComponent]:
+    """The components of aborted transactions on a table, without repeated rows."""
+    components, txns = schema.txn_components, schema.txns
+    columns = (
+        components.c.tc_txnid,
+        components.c.tc_operation_type,
+        components.c.tc_partition,
+        components.c.tc_writeid,
+        last_sign_of_life(schema),
+        case((_is_of_another_table(schema), 1), else_=0),
+    )
+    origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
+    query = select(*columns).select_from(origin).where(_of_table(components, table), txns.c.txn_state == "a").distinct()
+    return [
+        AbortedComponent(
+            int(txn_id),
+            operation,
+            partition,
+            None if write_id is None else int(write_id),
+            None if heartbeat is None else int(heartbeat),
+            is_mapped=not of_another,
+        )
+        for txn_id, operation, partition, write_id, heartbeat, of_another in connection.execute(query)
+    ]
+
+
+def last_sign_of_life(schema: HiveSchema) -> ColumnElement[int]:
+    """
+    Until when the tasks of an aborted transaction were surely under way: its last heartbeat, which an abort leaves as
+    it is.
+
+    Replication never heartbeats; its transactions may be open for as long as they have until they time out.
+    """
+    txns = schema.txns.c
+    beat = txns.txn_last_heartbeat
+    return case((func.coalesce(txns.txn_type, 0) == REPLICATION, beat + REPLICATION_TIMEOUT_MS), else_=beat)
 
 
 def forget(connection: Connection, database: Database, proof: Proof) -> int:
     """
-    Delete the components of aborted transactions that the proof covers; returns how many.
+    Delete the components of aborted transactions that may be forgotten by the proof; returns how many.
 
     Returns 0 when the table isn't the one that was swept. Also deletes components of writes to a table of that name
     that was dropped or renamed while its components were noted (`note_unnamed`, Hive's lock): their write ids are no
@@ -95,24 +142,15 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
             transaction must be rolled back.
     """
     schema = database.schema
-    components = schema.txn_components
     note_unnamed(connection, database)
     if connection.scalar(_tbl_id(schema, proof.table)) != proof.tbl_id:
         return 0
-    columns = (
-        components.c.tc_txnid,
-        components.c.tc_partition,
-        components.c.tc_operation_type,
-        components.c.tc_writeid,
-        case((_is_of_another_table(schema), 1), else_=0),
-    )
-    rows = connection.execute(select(*columns).where(_aborted_of(schema, proof.table)).distinct()).all()
     covered, others = [], set()
-    for txn_id, partition, operation, write_id, of_another in rows:
-        if of_another:
-            others.add(int(txn_id))
-        if write_id is not None and (of_another or proof.covers(txn_id, partition, operation, write_id)):
-            covered.append((txn_id, partition, operation, write_id))
+    for row, verdict in judged(connection, schema, proof):
+        if not row.is_mapped and row.operation != "c":
+            others.add(row.txn_id)
+        if verdict.forgets and row.write_id is not None:
+            covered.append((row.txn_id, row.partition, row.operation, row.write_id))
     deleted = _delete_exactly(connection, database, proof.table, covered)
     if any(_have_write_ids(connection, schema, proof.table, txn_ids) for txn_ids in batches(sorted(others))):
         # a rename moved them here meanwhile, with components that may be the very ones

@@ -12,7 +12,6 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, sele
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError
-from compactor.metastore.clean.purge import Proof, forget
 from compactor.metastore.compaction_queue.claims import ClaimGate, Claims
 from compactor.metastore.compaction_queue.commits import Commits
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, FollowUpStore
@@ -318,15 +317,6 @@ class Queue:
         queue = self._table.c
         late = and_(queue.cq_state == QueueState.WORKING.code, queue.cq_start < self._database.now - timeout_ms)
         return self._database.read(lambda connection: read_queue(connection, self._schema, late))
-
-    def forget_attempt(self, proof: Proof) -> bool:
-        """
-        Delete the `c` component of an aborted compaction that left no files; False when there was none.
-
-        Until then the component keeps the aborted transaction from being forgotten: an absent transaction counts as
-        committed.
-        """
-        return self._database.repeatable(lambda connection: forget(connection, self._database, proof)) > 0
 
     # Looking
 

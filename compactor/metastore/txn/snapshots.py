@@ -23,6 +23,7 @@ from compactor.metastore.db.sql import batches, fetched, least, maximum, minimum
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
 
 REPLICATION = 1
+REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
 READ_ONLY = 2
 COMPACTION = 3
 REBALANCE_COMPACTION = 6

@@ -174,7 +174,12 @@ class AbortCleaner:
         if not cleared:
             self._put_off(groups, f"no directory of {entity} is there, which proves nothing")
             return
-        tally.forgotten += aborts.forget(groups, prove(table, None, cleared))
+        proof = prove(table, None, cleared, self._services.settings.cleaner.late_ms)
+        tally.forgotten += aborts.forget(groups, proof)
+        if (remembered := aborts.remember(proof)) is not None:
+            count, until_ms = remembered
+            seconds = max(0, until_ms - self._services.now_ms()) // 1000
+            _log.info("aborted_writes.remembered", components=count, seconds=seconds)
         if held := frozenset[int]().union(*(one.held for one in cleared)):
             self._put_off(
                 groups,

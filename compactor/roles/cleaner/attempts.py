@@ -4,10 +4,8 @@ Whether an attempt of a compaction is over, and the removal of what one publishe
 Source: docs/operations.md.
 """
 
-from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import RefusedError
-from compactor.metastore.clean.purge import Proof
-from compactor.metastore.model import Entity, QueueState, TableFacts
+from compactor.metastore.model import QueueState
 from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles.cleaner.trash import remove_hidden, visibility_txn
@@ -24,34 +22,25 @@ def attempt_is_over(services: Services, entry_id: int) -> bool:
     return services.transactions.state(entry.txn_id) is not TxnState.OPEN
 
 
-def remove_uncommitted(
-    services: Services, table: TableFacts, entity: Entity, location: str, txn_id: int
-) -> Proof | None:
+def remove_uncommitted(services: Services, location: str, txn_id: int) -> None:
     """
     Remove what a compaction of a partition published under `_v<txn>`; only when the metastore says that the transaction
     was aborted.
 
-    Its staging directories must be gone. Returns the proof that nothing of it is left; None when the directory isn't
-    there, which proves nothing, or the transaction isn't known as aborted.
+    Its staging directories must be gone. Its component stays until the cleaning of aborted writes forgets it: a store
+    may complete an upload of the attempt later, and what appears then must count as aborted, too.
 
     Raises:
         RefusedError: a directory of the transaction is there, and the transaction isn't known as aborted.
     """
-    storage, listed_ms = services.storage(location), services.now_ms()
+    storage = services.storage(location)
     names = [name for name in storage.directories(location) if visibility_txn(name) == txn_id]
+    if not names:
+        return
     state = services.transactions.state(txn_id)
     if state is not TxnState.ABORTED:
-        if names:
-            raise RefusedError(
-                Reason.OWNERSHIP_LOST,
-                f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone",
-            )
-        return None
-    if names:
-        remove_hidden(storage, location, names)
-    if not storage.exists(location):
-        return None
-    txns = ValidTxnList(txn_id, (), (txn_id,))
-    return Proof(
-        entity.whole_table(), table.tbl_id, entity.partition, frozenset({location}), listed_ms, txns, gone=frozenset()
-    )
+        raise RefusedError(
+            Reason.OWNERSHIP_LOST,
+            f"{names[0]} was written by transaction {txn_id}, which is {state.value}, not aborted: left alone",
+        )
+    remove_hidden(storage, location, names)

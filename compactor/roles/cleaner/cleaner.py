@@ -241,7 +241,8 @@ class Cleaner:
             tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
             tally.outcome("left")
             return
-        proof = prove(table, entry.entity.partition, [swept.cleared]) if swept.cleared is not None else None
+        late_ms = services.settings.cleaner.late_ms
+        proof = prove(table, entry.entity.partition, [swept.cleared], late_ms) if swept.cleared is not None else None
         services.cleaning.mark_cleaned(
             entry, proof, unjoined=left_below(swept.state, told_by_name=services.layout is LayoutVersion.HIVE_4)
         )

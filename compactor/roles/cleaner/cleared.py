@@ -70,12 +70,13 @@ def clear_listed(services: Services, location: str, listing: Listing, judged: Ju
     return Cleared(location, judged, listed_ms, frozenset())
 
 
-def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]) -> Proof:
+def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared], late_ms: int) -> Proof:
     """
     The proof that nothing is left of aborted writes, from directories that were cleared under the same lists.
 
     Args:
         partition: the partition whose one directory was cleared; None: these are all directories of the table.
+        late_ms: `cleaner.late_writer_hours`.
 
     Raises:
         ValueError: no directory was cleared, or some under different lists: that proves nothing.
@@ -90,6 +91,7 @@ def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]
         listed_ms=min(one.listed_ms for one in cleared),
         txns=judged.txns,
         gone=frozenset(judged.write_ids.aborted) - held,
+        late_ms=late_ms,
     )
 
 

@@ -134,6 +134,7 @@ class Housekeeper:
             duty,
             timeout_ms=round(settings.txn.timeout_seconds * 1000),
             retention=retention_from(settings.housekeeper.history),
+            late_ms=settings.cleaner.late_ms,
         )
 
     def _duties(self) -> list[Duty]:

@@ -258,8 +258,6 @@ class Recovery:
             return
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")
         services.steps.enter(steps.RECOVERY_ABORTED, entry)
-        # When no place is looked at, the component stays, and the cleaning of aborted writes looks again.
-        if state is TxnState.ABORTED and facts is not None and place is not None:
-            proof = remove_uncommitted(services, facts[0], entity, place[1], entry.txn_id)
-            if proof is not None:
-                services.queue.forget_attempt(proof)
+        # The component stays, and the cleaning of aborted writes looks again, also where no place is looked at now.
+        if state is TxnState.ABORTED and place is not None:
+            remove_uncommitted(services, place[1], entry.txn_id)

@@ -59,4 +59,6 @@ def verdict_on(
     )
     if isinstance(verdict, Pick):
         require_in_store(services.places, place)
-    return verdict, not state.excluded and not candidate.aborted_count
+    # aborted writes matter to the verdict, and their age with them, only where their rows lie among committed ones
+    ages = candidate.aborted_count and state.mixed_aborted_write_ids
+    return verdict, not state.excluded and not ages

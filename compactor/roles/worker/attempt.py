@@ -225,12 +225,12 @@ class Attempt:
             if compaction is None:
                 self._services.queue.withdraw_attempt(self.txn_id)
             state = self._services.transactions.abort(self.txn_id, reason)
-            self._forget(self.txn_id, state, compaction)
+            self._remove_published(self.txn_id, state, compaction)
         return False
 
-    def _forget(self, txn_id: int, state: TxnState, compaction: Compaction | None) -> None:
+    def _remove_published(self, txn_id: int, state: TxnState, compaction: Compaction | None) -> None:
         """
-        Remove what was published without a commit, then the component that marked it.
+        Remove what was published without a commit.
 
         When the transaction and the entry are both forgotten (the table was dropped, or all this is long ago), no entry
         is left to give back, and nothing says whether it was committed: then everything stays where it is.
@@ -245,10 +245,7 @@ class Attempt:
             return
         if compaction is None:
             return
-        request = compaction.request
-        proof = remove_uncommitted(self._services, request.table, self.entry.entity, request.location, txn_id)
-        if proof is not None:
-            self._services.queue.forget_attempt(proof)
+        remove_uncommitted(self._services, compaction.request.location, txn_id)
 
     def _is_committed(self) -> bool:
         """

@@ -59,7 +59,7 @@ class Lane(Writers, Readers, Roles):
         """
         There are two more inserts and a reader, in two of three histories after the open writers, below whom Hive 3.1
         compacts nothing, have gone; all is compacted beside those who are there; then writers and readers go home, and
-        the roles run until they have nothing more to do.
+        the roles run until they have nothing more to do. Before that, what was rolled back earlier writes late.
         """
         if self.steps % 3:
             self._go_home([one.txn for one in self.open])
@@ -84,6 +84,11 @@ class Lane(Writers, Readers, Roles):
             self.check()
         self.clean()
         self.check()
+        self.keep_house()
+        self.hive_keeps_house()
+        while self.late:
+            self.write_late(self.steps)
+        self.check()
         for number in range(len(self.readers)):
             self.list(number)
         self.check()
@@ -91,7 +96,7 @@ class Lane(Writers, Readers, Roles):
         before, now = None, self._all()
         for _ in range(_ROUNDS):
             self.world.clock.forward(_PAUSE_SECONDS)
-            self._age_what_was_put_off()
+            self._let_a_day_go_by()
             if self.hives_threads:
                 self.hive_initiates()
                 self.hive_cleans()
@@ -109,8 +114,13 @@ class Lane(Writers, Readers, Roles):
         left = [entry for entry in self.world.services.queue.entries() if not self._waits_rightly(entry)]
         assert not left, (left, self.told)
 
-    def _age_what_was_put_off(self):
-        """A day goes by, by the database's clock, for what a Cleaner, ours or Hive's, wanted to try again later."""
+    def _let_a_day_go_by(self):
+        """
+        A day goes by, by the database's clock, for what a Cleaner, ours or Hive's, wanted to try again later, and since
+        the last heartbeat of what was rolled back; our daemon starts anew in it.
+        """
+        self.world.outlive()
+        self.restart()
         queued = self.hive.schema.compaction_queue
         if self.party.hive_4:  # 3.1 has no rows for it
             self.hive.change(queued.update().values(cq_commit_time=queued.c.cq_commit_time - 86_400_000))

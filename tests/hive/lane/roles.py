@@ -131,8 +131,11 @@ class Roles(LaneTable):
         """How many directories and queued compactions there are more after a cycle."""
         self.hives_threads = True
         self.world.settle_time()
-        before = self._size()
+        before, noted = self._size(), self._noted()
         said = self.party.call("Threads.cycle", name)
+        # Hive's threads forget what may still be written: no compactor can help that
+        lost = noted - self._noted()
+        self.late = [one for one in self.late if all(number != one.txn for number, _ in lost)]
         grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
         self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")
         failed = {int(entry): int(base) - int(highest) for entry, highest, base in _OVERTAKEN.findall(said)}
@@ -147,6 +150,12 @@ class Roles(LaneTable):
             len(failed),
         )
         return grown
+
+    def _noted(self):
+        """Which partitions Hive, or ours, has noted of which transactions."""
+        components = self.hive.schema.txn_components.c
+        noted = select(components.tc_txnid, components.tc_partition)
+        return self.world.database.read(lambda connection: {tuple(row) for row in connection.execute(noted)})
 
     def _size(self):
         return sum(1 for path in self.location.rglob("*") if path.is_dir()), len(self.world.services.queue.entries())

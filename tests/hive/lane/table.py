@@ -34,6 +34,7 @@ class LaneTable:
         self.world, self.hive = World(database, folder), RealHive(database, party)
         self.party, self.turns = party, turns
         self.world.root(folder / "tables")
+        self.world.late_writers = True
         self.location = folder / "tables" / "t"
         self.location.mkdir(parents=True)
         self.partitioned, self.insert_only = partitioned, insert_only
@@ -47,6 +48,7 @@ class LaneTable:
         self.numbers, self.names = itertools.count(1), itertools.count(1)
         self.open: list[Write] = []
         self.done: list[Write] = []
+        self.late: list[Write] = []
         self.readers: list[Reader] = []
         self.overwritten: set[tuple[str | None, int]] = set()
         self.originals = [

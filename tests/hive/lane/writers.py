@@ -4,9 +4,13 @@ Hive's own classes.
 """
 
 from compactor.acid.row_id import encode
+from tests.counts import count
 from tests.hive.lane.model import Write
 from tests.hive.lane.table import NAME, PARTITIONS, LaneTable
 from tests.hive.party import HiveError
+
+_SILENT_MS = 600_000
+"""For so long a transaction that Hive's reaper ends wasn't heartbeated: twice what Hive grants it."""
 
 
 class Writers(LaneTable):
@@ -175,6 +179,7 @@ class Writers(LaneTable):
             self.hive.add_partitions(self.tbl_id, [partition])
             self.catalogued.append(partition)
         for one, fate in batch:
+            one.phase = 1
             self.open.append(one)
             self.end(one, bool(fate))
 
@@ -182,8 +187,8 @@ class Writers(LaneTable):
         """Commit or abort; Hive may refuse the commit."""
         self.open.remove(one)
         if not commit:
-            self.hive.abort(one.txn)
-            self.unnoted |= one.copies
+            self.hive.abort(one.txn, silent=0)
+            self._rolled_back(one)
             return
         try:
             self.hive.commit(one.txn)
@@ -200,4 +205,17 @@ class Writers(LaneTable):
             txns = self.hive.schema.txns
             self.hive.change(txns.update().where(txns.c.txn_id == one.txn).values(txn_last_heartbeat=1_000))
             self.party.call("performTimeOuts")
-            self.unnoted |= one.copies
+            self.hive.fall_silent(one.txn, _SILENT_MS)
+            self._rolled_back(one)
+
+    def _rolled_back(self, one):
+        """Its tasks, if they haven't written yet, go on: an abort stops none of them."""
+        self.unnoted |= one.copies
+        if one.phase == 0:
+            self.late.append(one)
+
+    def write_late(self, which):
+        """The tasks of a statement that was rolled back meanwhile write their files."""
+        if self.late:
+            self._files(self.late.pop(which % len(self.late)))
+            count(f"statements of Hive {3 + self.party.hive_4} in the fast lane that wrote after their rollback")

@@ -30,7 +30,7 @@ SETTINGS = {
         "thresholds": {"delta_count": 1, "delta_ratio": 0.01, "aborted_count": 1},
     },
     "worker": {"threads": 2, "poll_seconds": 0.2},
-    "cleaner": {"interval_seconds": 0.3, "retention_seconds": 0, "listing_wait_seconds": 0},
+    "cleaner": {"interval_seconds": 0.3, "retention_seconds": 0, "listing_wait_seconds": 0, "late_writer_hours": 0.002},
     "housekeeper": {"enabled": "always", "interval_seconds": 1},
     "http": {"enabled": False},
     "log": {"format": "json", "level": "info"},

@@ -429,3 +429,38 @@ def test_nothing_waits_for_what_was_forgotten(world, together):
     assert world.hive.rows(world.database.schema.txn_components, "tc_writeid") == []
     assert world.services.queue.entries() == []
     world.assert_rows()
+
+
+def test_what_was_aborted_is_not_forgotten_while_its_tasks_run(any_world):
+    """
+    An INSERT began 13 hours ago and was rolled back a minute ago; a compaction is cleaned, the aborted directory goes,
+    and then its tasks write again. No purge made its rows count as committed. A day later its second directory goes,
+    too, and it is forgotten.
+    """
+    world = any_world
+    table = world.table(rows=2, insert_only=True)
+    world.late_writers = True
+    before = visible(table)
+    world.hive.fall_silent(world.aborted_insert(table, [(9, "never")]), 60_000)
+    (name,) = set(visible(table)).difference(before)
+    written = {path.name: path.read_bytes() for path in (table.location / name).iterdir()}
+    for number in (3, 4):
+        world.insert(table, [(number, "x")])
+    world.compact(table, "minor" if world.services.hive_4 else "major")
+    settings = {"initiator": {"thresholds": {"aborted_count": 0}}, "cleaner": {"listing_wait_seconds": 0}}
+    world.configure(**settings)
+    sentences = [world.clean() for _ in range(2)]
+    assert not any("forgot" in sentence for sentence in sentences), sentences
+    assert name not in visible(table)
+    world.housekeeper().run_once()
+    world.assert_rows()
+    (table.location / name).mkdir()
+    for file, content in written.items():
+        (table.location / name / file).write_bytes(content)
+    world.assert_rows()
+    world.outlive()
+    world.services = world.new_services()
+    world.configure(**settings)
+    assert "forgot 1 aborted write" in world.clean()
+    assert name not in visible(table)
+    world.assert_rows()

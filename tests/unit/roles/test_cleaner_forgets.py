@@ -169,7 +169,7 @@ def test_a_table_that_never_was(any_world):
 
 def test_only_a_sweep_makes_a_proof():
     """
-    Or the listing of a table that shows nothing to sweep, or the removal of one attempt's result.
+    Or the listing of a table that shows nothing to sweep.
 
     And only one module deletes what marks an aborted write; a compaction deletes its own mark as it commits, or before
     it staged anything.
@@ -193,7 +193,7 @@ def test_only_a_sweep_makes_a_proof():
                 and "completed" not in ast.unparse(node)
             ):
                 deleters.add(path.relative_to(root).as_posix())
-    assert makers == {f"roles/cleaner/{name}.py" for name in ("attempts", "cleared", "partition")}
+    assert makers == {f"roles/cleaner/{name}.py" for name in ("cleared", "partition")}
     assert deleters == {"metastore/clean/purge.py", "metastore/compaction_queue/commits.py"}
 
 

@@ -22,7 +22,7 @@ from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 from compactor.spark.submitter import JobName
 from tests.compacting import NothingRuns
-from tests.metastore.actor import Hive
+from tests.metastore.actor import OUTLIVED_MS, Hive
 from tests.reference.compare import assert_as_expected, read_table
 
 
@@ -71,6 +71,7 @@ class World:
         self.submitter = Inline()
         self.passed: list[str] = []
         self.at_step: dict[str, object] = {}
+        self.late_writers = False
         self.observers = (self._observe, *observers)
         self.clock = Clock()
         self.services = self.new_services()
@@ -133,9 +134,12 @@ class World:
             txn.delete(table, lambda row: row[0] in ids, partition)
 
     def aborted_insert(self, table, rows, partition=None):
+        """An insert that wrote and was rolled back, so long ago that its tasks are over; returns the transaction."""
         txn = self.warehouse.begin()
         txn.insert(table, rows, partition)
         txn.abort()
+        self.hive.fall_silent(txn.id)
+        return txn.id
 
     def steps_of_a_rename(self, table, old, new):
         """
@@ -162,9 +166,20 @@ class World:
         self.services.places.forget()
 
     def settle_time(self) -> None:
-        """Make every transaction old enough for its neighbours to be sure of it: nobody waits in tests."""
+        """
+        Make every transaction old enough for its neighbours to be sure of it, and, unless `late_writers` is set, every
+        aborted one so old that its tasks are over: nobody waits in tests.
+        """
         txns = self.database.schema.txns
         self.hive.change(txns.update().values(txn_started=txns.c.txn_started - 10_000))
+        if not self.late_writers:
+            self.outlive()
+
+    def outlive(self) -> None:
+        """Time goes by until no task of an aborted transaction can be running any more."""
+        txns = self.database.schema.txns
+        aborted = txns.update().where(txns.c.txn_state == "a")
+        self.hive.change(aborted.values(txn_last_heartbeat=txns.c.txn_last_heartbeat - OUTLIVED_MS))
 
     def unmount(self) -> None:
         """The warehouse's file system isn't mounted any more: an empty mount point."""

@@ -3,8 +3,8 @@ Finds what attempts and statements that are over have left in a table's or parti
 
 An orphan is a directory that no reader reads and no process will take: staging of an attempt that is over, evidence,
 trash that only waits to be deleted, quarantine whose time is over, and what statements of Hive's staged. Hive's
-statements hold a lock or an open transaction on the table from before their first file to their end: where there is
-none, theirs are over. What isn't proven is named with the reason, and never removed. Ages are those of the newest file,
+statements hold a lock or an open transaction on the table from before their first file to their end, or were rolled
+back, and then their tasks end within `cleaner.late_writer_hours`: where there is none of these, theirs are over. What isn't proven is named with the reason, and never removed. Ages are those of the newest file,
 by the store's clock, against the database clock.
 Source: docs/operations.md, Orphans.
 """
@@ -158,6 +158,9 @@ class Leftovers:
             return False, blocker.sentence
         for lock in self.services.locks.held(entity):
             return False, str(lock)
+        late_ms = self.services.settings.cleaner.late_ms
+        for component, _ in self.services.aborts.may_write(entity, late_ms):
+            return False, f"transaction {component.txn_id} was rolled back, and its tasks may still be running"
         return True, f"no transaction or lock of a statement is on {entity}"
 
 
