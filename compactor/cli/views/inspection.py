@@ -16,12 +16,22 @@ from compactor.cli.views.drawing import DirectoryStanding, Item, items_of
 from compactor.errors import CompactorError, RefusedError, UnreachableError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.ready import Cleaning, ReadyEntry
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.locations.places import Places
-from compactor.metastore.model import Candidate, Entity, HistoryEntry, OpenTransaction, QueueEntry, TableFacts
+from compactor.metastore.model import (
+    Candidate,
+    Entity,
+    HistoryEntry,
+    OpenTransaction,
+    QueueEntry,
+    TableFacts,
+    duration,
+)
 from compactor.metastore.txn.transactions import Transactions
+from compactor.planning.forgetting import AbortedComponent, Verdict
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
 from compactor.roles.cleaner.evidence import evidence_in
@@ -29,8 +39,11 @@ from compactor.roles.eligibility import judge_all, require_in_store
 from compactor.roles.initiator.rules import TableRules, decide, thresholds_from
 from compactor.settings import Settings
 from compactor.storage.registry import storage_for
+from compactor.words import plural
 
 HISTORY = 5
+_SHOWN = 5
+"""Write ids that a sentence names."""
 _EVIDENCE = "kept by a verification that refused; removed by the Cleaner after cleaner.keep_evidence_days"
 
 
@@ -89,6 +102,7 @@ class Inspection:
 
     Args:
         ineligible: why a compaction would be refused regardless of the directory's contents; None: it may be compacted.
+        late: what is known of the table's aborted writes, and of compactions, whose tasks may still write.
     """
 
     found: Found
@@ -99,6 +113,23 @@ class Inspection:
     queue: Sequence[QueueEntry]
     history: Sequence[HistoryEntry]
     cleaning: Sequence[ReadyEntry]
+    late: Sequence[tuple[AbortedComponent, Verdict]] = ()
+
+    def why_known(self) -> str | None:
+        """A sentence on why the metastore doesn't forget what was aborted in the table yet; None: nothing such is."""
+        if not self.late:
+            return None
+        untils = [verdict.until_ms for _, verdict in self.late if verdict.until_ms is not None]
+        left = f" for another {duration(max(untils) - self.moment.now_ms)}" if untils else ""
+        numbers = sorted({row.write_id for row, _ in self.late if row.operation != "c" and row.write_id is not None})
+        one = len(numbers) <= 1
+        what = plural(len(numbers), "aborted write") if numbers else "an aborted compaction"
+        shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")
+        ids = f" (write id{'' if one else 's'} {shown})" if numbers else ""
+        return (
+            f"{what} of the table{ids} {'stays' if one else 'stay'} known to the metastore{left}: "
+            "a rollback stops no task, so more may be written (cleaner.late_writer_hours)"
+        )
 
 
 def look(database: Database, table: TableFacts) -> CatalogMoment:
@@ -163,6 +194,7 @@ def inspect(database: Database, settings: Settings, places: Places, found: Found
             for ready in Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms)
             if ready.entry.entity == entity
         ],
+        late=Aborts(database).may_write(entity.whole_table(), settings.cleaner.late_ms),
     )
 
 

@@ -3,7 +3,7 @@ The life of a table `db.t`, drawn in the text of a case book and led on a `World
 
     insert [<n>] [p=<value>]           so many INSERTs of one row, a transaction each
     delete [p=<value>]                 a DELETE of the first row
-    aborted [p=<value>]                an INSERT that is rolled back
+    aborted [p=<value>] [silent=<age>] an INSERT that is rolled back; its last heartbeat was so long ago, or two days
     writer <name> <user@host> <age>    an INSERT that stays open
     reader <name> <user@host> <age> [lock] [of=<table>]
                                        a query: its transaction stays open; `lock` gives it a shared read on db.t or on
@@ -115,7 +115,11 @@ class Drawn:
             txn.delete(self.table, lambda row: row[0] == 1, _partition(words))
 
     def aborted(self, *words):
-        self.world.aborted_insert(self.table, [self._row()], _partition(words))
+        txn = self.world.aborted_insert(self.table, [self._row()], _partition(words))
+        for word in words:
+            if word.startswith("silent="):
+                self.world.late_writers = True
+                self.world.hive.fall_silent(txn, milliseconds(word.removeprefix("silent=")))
 
     def writer(self, name, who, age, *words):
         txn = self.world.warehouse.begin()

@@ -187,6 +187,16 @@ def _document(
             }
             for ready in inspection.cleaning
         ],
+        "late_writers": [
+            {
+                "txn_id": row.txn_id,
+                "partition": row.partition,
+                "write_id": row.write_id,
+                "compaction": row.operation == "c",
+                "may_write_until": units.instant(verdict.until_ms),
+            }
+            for row, verdict in inspection.late
+        ],
     }
 
 
@@ -285,6 +295,8 @@ def _picture(
             ]
         else:
             parts.append(Text(f"nothing holds back cleaning after compaction {ready.entry.id}"))
+    if (known := inspection.why_known()) is not None:
+        parts.append(Text(known, style="dim"))
     for ended in inspection.history[:1]:
         message = f": {ended.error_message}" if ended.error_message else ""
         parts.append(

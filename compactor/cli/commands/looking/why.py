@@ -27,6 +27,7 @@ from compactor.control.scope import DEFAULT_POOL, Scope, ScopeKind
 from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.clean.ready import Cleaning, ReadyEntry
 from compactor.metastore.compaction_queue.queue import Queue
@@ -218,8 +219,14 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     records = [record(cause, [counted[id(entries)] for entries in some], sizes, now) for cause, some in held.items()]
     records.sort(key=lambda record: (-int(str(record["bytes"] or 0)), -int(str(record["entries"]))))
     unmeasured = len(removable.keys() - sizes.keys())
-    footer = f"of {plural(unmeasured, 'directory', 'directories')} it isn't known how many bytes" if unmeasured else ""
-    return View(COLUMNS, records, empty="nothing waits", footer=footer)
+    notes = [f"of {plural(unmeasured, 'directory', 'directories')} it isn't known how many bytes"] if unmeasured else []
+    late, late_tables = Aborts(database).count_may_write(session.settings.cleaner.late_ms)
+    if late and target is None:
+        notes.append(
+            f"{plural(late, 'aborted write')} in {plural(late_tables, 'table')} can't be forgotten yet: tasks may still"
+            " write there (cleaner.late_writer_hours)"
+        )
+    return View(COLUMNS, records, empty="nothing waits", footer="; ".join(notes))
 
 
 def cleaning_causes(
