@@ -67,14 +67,16 @@ def test_staging_of_an_attempt_at_work_is_none(world):
     assert [proven for (proven, _) in seen[0].values()] == [False]
 
 
-@pytest.mark.parametrize("by", ["reader", "writer"])
+@pytest.mark.parametrize("by", ["reader", "writer", "rolled back"])
 def test_a_lock_or_a_writer_leaves_hives_directories_alone(any_world, by):
-    """A statement may be using them, in any partition of the table."""
+    """A statement may be using them, in any partition of the table; also tasks of one that was rolled back."""
     world = any_world
     table = world.table(rows=1)
     left(table, ".hive-staging_hive_1")
     if by == "reader":
         world.hive.lock("db.t", kind="r")
+    elif by == "rolled back":
+        txn, _ = world.hive.fail_write("db.t", silent=3_600_000)
     else:
         txn = world.hive.begin()
         world.hive.allocate(txn, "db.t")
@@ -83,6 +85,9 @@ def test_a_lock_or_a_writer_leaves_hives_directories_alone(any_world, by):
     assert not orphan.proven
     assert not place.remove(orphan, 0)
     assert (table.location / ".hive-staging_hive_1").is_dir()
+    if by == "rolled back":
+        world.hive.fall_silent(txn)
+        assert place.remove(orphan, 0)
 
 
 def test_only_what_is_old_enough_goes(world):
