@@ -11,6 +11,7 @@ Every error the compactor raises on purpose.
      ├── UnreachableError               exit 5   metastore, file system or Spark can't be reached; retry later
      ├── RetryableError                 exit 1   the step failed without effect and may be repeated
      │    └── MutexHeldError                     another process holds one of Hive's mutexes
+     ├── RivalError                     exit 1   another compaction of the same place comes first: undo, give back, wait
      ├── OwnershipLostError             exit 1   another process owns the queue entry now: stop, undo, report it
      ├── OutcomeUnknownError            exit 1   a commit or rename was sent, no answer came: look before deciding
      └── CancelledError                 exit 1   the compaction was asked to stop
@@ -91,6 +92,13 @@ class RetryableError(CompactorError):
 
 class MutexHeldError(RetryableError):
     """Another process holds one of Hive's mutexes: this cycle is left to that process."""
+
+
+class RivalError(CompactorError):
+    """
+    Another compaction of the same table or partition may still publish, or has published what this one didn't see: both
+    results would be read.
+    """
 
 
 class OwnershipLostError(CompactorError):

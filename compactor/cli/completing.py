@@ -245,7 +245,7 @@ def _workers(session: Session, _: str) -> set[str]:
 
 
 def _hosts(session: Session, typed: str) -> set[str]:
-    from compactor.roles.identity import parse_worker_id
+    from compactor.metastore.worker_ids import parse_worker_id
 
     workers = map(parse_worker_id, _workers(session, typed))
     return {session.settings.host_name, *(worker.host for worker in workers if worker is not None)}

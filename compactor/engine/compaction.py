@@ -60,6 +60,7 @@ class Compaction:
         self._settings = settings
         self._step = step
         self._staging, self._publisher = way_to_publish(storage, request)
+        self._known: frozenset[str] = frozenset()
         self.job = request.job(self._staging.root)
         self.may_have_staged = False
         """
@@ -85,7 +86,9 @@ class Compaction:
             RefusedError: nested directories, unknown names, missing history.
         """
         request = self.request
-        return resolve(self.storage.list_tree(request.location), request.write_ids, request.txns, request.layout)
+        listing = self.storage.list_tree(request.location)
+        self._known = frozenset(listing.directories)
+        return resolve(listing, request.write_ids, request.txns, request.layout)
 
     def plan(self, state: AcidState) -> CompactionPlan:
         """
@@ -258,9 +261,9 @@ class Compaction:
                 called directly before the result appears.
 
         Raises:
-            RefusedError, CancelledError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
+            RefusedError, RivalError, CancelledError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
         """
-        self._publisher.publish(verified, guard)
+        self._publisher.publish(verified, guard, self._known)
         return Published(verified)
 
     def discard(self, *, transaction_aborted: bool = False) -> None:

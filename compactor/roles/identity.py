@@ -10,34 +10,17 @@ machine's start; otherwise time-outs decide.
 
 import fcntl
 import os
-import re
 import tempfile
 import time
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-PREFIX = "compactor-"
+from compactor.metastore.worker_ids import PREFIX, parse_worker_id
+
 _CLOCK_SLACK = 60.0
 _IN_ORDER = b"ended in order\n"
-_WORKER_ID = re.compile(r"compactor-(?P<host>.+)-(?P<instance>[0-9a-f]{32})-(?P<role>[a-z0-9]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOwner:
-    """A daemon's worker id, taken apart."""
-
-    host: str
-    instance: str
-    role: str
-
-
-def parse_worker_id(worker_id: str | None) -> WorkerOwner | None:
-    """The parts of a daemon's worker id; None for Hive's own workers."""
-    found = _WORKER_ID.fullmatch(worker_id or "")
-    return WorkerOwner(**found.groupdict()) if found else None
 
 
 class Identity:

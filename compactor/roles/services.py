@@ -27,6 +27,7 @@ from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.txn.locks import Locks
 from compactor.metastore.txn.transactions import Transactions
 from compactor.metrics import Metrics
+from compactor.roles.cleaner.first_look import look
 from compactor.roles.identity import Identity
 from compactor.roles.steps import Observer, Steps
 from compactor.roles.worker.backoff import Backoff, SharedLooks
@@ -143,7 +144,7 @@ class Services:
             transactions=Transactions(database),
             locks=Locks(database),
             queue=Queue(database),
-            cleaning=Cleaning(database),
+            cleaning=Cleaning(database, look=lambda entries: look(services, entries)),
             aborts=Aborts(database),
             initiating=Initiating(database),
             housekeeping=Housekeeping(database),

@@ -16,7 +16,7 @@ from compactor.reasons import Reason
 from tests.metastore.actor import OUTLIVED_MS
 from tests.metastore.proofs import LATE_MS
 
-_IN_TURN = {Reason.EARLIER_ENTRY, Reason.COMPACTION_ABORTED, Reason.AT_WORK, Reason.RETENTION}
+_IN_TURN = {Reason.EARLIER_ENTRY, Reason.COMPACTION_ABORTED, Reason.RETENTION}
 _ACTIVE = {QueueState.INITIATED, QueueState.WORKING}
 
 

@@ -5,7 +5,7 @@ After an error it is unknown whether the rename happened. The publisher then fin
 it with the staged files.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import DirKind
@@ -29,7 +29,7 @@ class RenamePublisher:
         self._staging = staging
         self._last = LastLook(storage, request)
 
-    def publish(self, verified: Verified, guard: Callable[[], None]) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """
         Do the last checks and rename each directory; a directory that this attempt has published already is kept.
 
@@ -38,6 +38,7 @@ class RenamePublisher:
 
         Raises:
             RefusedError: INPUT_CHANGED, DUPLICATE_RANGE; LOCATION_MISSING, the attempt was discarded.
+            RivalError: another compaction's result, which would be read beside this one.
             RetryableError, UnreachableError: the rename didn't happen.
             OutcomeUnknownError: whether the rename happened is unknown.
         """
@@ -46,7 +47,7 @@ class RenamePublisher:
             listing = self._storage.list_tree(self._request.location)
             self._last.check_inputs(verified.staged.plan, listing)
             if not self._is_there(manifest, listing):
-                self._last.clear_range(manifest, listing)
+                self._last.clear_range(manifest, listing, known)
                 self._rename(manifest)
 
     def _is_there(self, manifest: Manifest, listing: Listing) -> bool:

@@ -13,7 +13,7 @@ Source: docs/storage.md.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from compactor.acid.names import DirKind
@@ -43,7 +43,7 @@ class UploadPublisher:
         self._staging = staging
         self._last = LastLook(storage, request)
 
-    def publish(self, verified: Verified, guard: Callable[[], None]) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """See `Publisher.publish`."""
         plan = verified.staged.plan
         guard()
@@ -54,7 +54,7 @@ class UploadPublisher:
             there = files_below(listing, manifest.directory)
             self._require_ours(manifest, there)
             if not there:
-                self._last.clear_range(manifest, listing)
+                self._last.clear_range(manifest, listing, known)
             missing += [(manifest, file) for file in manifest.files if file not in there]
         prepared = self._prepare(missing)
         try:

@@ -7,7 +7,8 @@ existed when the Cleaner first saw the entry ready. Source: docs/metastore.md; H
 Hive's ReadyToCleanHandler and 3.1's Cleaner.
 
 A `Sight` is the first observation: it records which transactions and locks exist when the Cleaner first sees an entry
-ready. It is taken at the commit or later: at worst cleaning is delayed.
+ready. It is taken at the commit or later: at worst cleaning is delayed. On Hive 3.1 it holds only for the results that
+lay there before it was taken, so those stay with it.
 """
 
 from bisect import bisect_right
@@ -38,6 +39,10 @@ _NAMED = 3
 """How many of a transaction's locks are told by name."""
 
 
+Seen = Mapping[str, int]
+"""Directories that lay in a partition at one moment, each with a mark that differs when its files do."""
+
+
 @value(frozen=True, slots=True)
 class Sight:
     """
@@ -47,18 +52,13 @@ class Sight:
         at_ms: the database clock.
         high_watermark: the last transaction that had been opened.
         locks: on the entry's table or partition.
+        seen: what had been listed in its directory before (Hive 3.1); None: it wasn't listed.
     """
 
     at_ms: int
     high_watermark: int
     locks: frozenset[int]
-
-
-def together(sights: Iterable[Sight]) -> Sight:
-    """Merge observations: counts every transaction and lock that existed at any of them; needs at least one."""
-    moments = list(sights)
-    locks = frozenset(lock for moment in moments for lock in moment.locks)
-    return Sight(max(moment.at_ms for moment in moments), max(moment.high_watermark for moment in moments), locks)
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True, slots=True)

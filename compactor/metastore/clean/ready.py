@@ -5,30 +5,29 @@ Tells the Cleaner which finished compactions may be cleaned, and under which lis
 ReadyToCleanHandler, MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, null, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
-from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
-from compactor.metastore.clean.overlapping import at_work, newest_commits, within
+from compactor.errors import OutcomeUnknownError, OwnershipLostError
 from compactor.metastore.clean.parameters import Parameters, beside, told
 from compactor.metastore.clean.purge import Proof, forget, forget_commits
 from compactor.metastore.clean.readers import (
     Blocker,
     MayBeListedError,
     Readers,
+    Seen,
     Sight,
     may_be_listed,
     read_older,
     read_readers,
     read_ties,
-    together,
 )
 from compactor.metastore.clean.writers import writers
-from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry
+from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fetched, fitting, of_entity
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
@@ -47,7 +46,8 @@ class ReadyEntry:
     Args:
         txns: the list under which visibility is decided: what every possible reader of the table sees as committed.
             None on 3.1.
-        known: entries of the same table or partition that were ready, too (3.1).
+        seen: what lay in its directory before it was first observed: only that replaces anything for it (3.1). None on
+            4.x, or when it wasn't listed: then nothing may be removed for it on 3.1.
         unlisted: the entry may be cleaned only as long as there is no lock.
         parameters: of its table and partition, those that were asked for.
         blockers: empty: clean the entry now. COMPACTION_ABORTED among them: mark it failed, and delete nothing for it.
@@ -56,7 +56,7 @@ class ReadyEntry:
     entry: QueueEntry
     txns: ValidTxnList | None
     blockers: tuple[Blocker, ...] = ()
-    known: frozenset[int] = frozenset()
+    seen: Seen | None = None
     unlisted: bool = False
     parameters: Parameters = ({}, {})
 
@@ -71,9 +71,16 @@ class Cleaning:
     The Cleaner's view of one metastore.
 
     Remembers, for as long as it lives, the first observation of each ready entry.
+
+    Args:
+        look: lists the directories of entries, by the entry's id; those that can't be listed now are left out. Asked on
+            3.1, before an entry is observed. None: who asks only shows what is held back.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, look: Callable[[Sequence[QueueEntry]], Mapping[int, Seen]] | None = None
+    ) -> None:
+        self._look_at = look
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
@@ -93,7 +100,11 @@ class Cleaning:
                 directory vanishes may take all of it for empty.
             keys: names of parameters of the entry's table and partition to read as well.
         """
-        return self._database.read(lambda connection: self._ready(connection, retention_ms, listing_wait_ms, keys))
+        # Before the readers are read: whoever isn't among them lists later, and finds what is listed here.
+        seen = self._list_unobserved()
+        return self._database.read(
+            lambda connection: self._ready(connection, retention_ms, listing_wait_ms, keys, seen=seen)
+        )
 
     def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
         """
@@ -181,8 +192,28 @@ class Cleaning:
 
     # Readiness
 
+    def _list_unobserved(self) -> Mapping[int, Seen]:
+        """On 3.1, what lies in the directories of entries of which no observation has a listing yet."""
+        if self._schema.hive_4 or self._look_at is None:
+            return {}
+        queue = self._schema.compaction_queue
+        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
+        entries = self._database.read(lambda connection: read_queue(connection, self._schema, ready))
+        unobserved = [
+            entry
+            for entry in entries
+            if entry.location is None and ((sight := self._sights.get(entry.id)) is None or sight.seen is None)
+        ]
+        return self._look_at(unobserved) if unobserved else {}
+
     def _ready(
-        self, connection: Connection, retention_ms: int, listing_wait_ms: int, keys: Collection[str]
+        self,
+        connection: Connection,
+        retention_ms: int,
+        listing_wait_ms: int,
+        keys: Collection[str],
+        *,
+        seen: Mapping[int, Seen],
     ) -> list[ReadyEntry]:
         schema = self._schema
         queue, txns = schema.compaction_queue, schema.txns
@@ -210,7 +241,7 @@ class Cleaning:
         parameters = told(rows) if keys else {}
         rows = list({row[0]: row for row in rows}.values()) if keys else rows
         entries = [(entry, row[own_state]) for row in rows if (entry := queue_entry(row)) is not None]
-        self._look(entries, readers, now)
+        self._look(entries, readers, now, seen)
         alike: dict[Entity, list[QueueEntry]] = {}
         for entry, _ in entries:
             if (
@@ -223,15 +254,13 @@ class Cleaning:
             else min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id))
             for entity, found in alike.items()
         }
-        newest = {} if schema.hive_4 else newest_commits(connection, schema, (entry for entry, _ in entries))
-        sights = {entry.id: self._sight(entry, alike.get(entry.entity, ()), newest) for entry, _ in entries}
         judged = [
             self._judge(
                 entry,
                 state,
                 readers,
                 first=first.get(entry.entity, entry),
-                sight=sights[entry.id],
+                sight=self._sights[entry.id],
                 now=now,
                 retention_ms=retention_ms,
             )
@@ -243,7 +272,7 @@ class Cleaning:
                 replace(item, parameters=parameters[item.entry.id]) if item.entry.id in parameters else item
                 for item in judged
             ]
-        return judged if schema.hive_4 else self._beside(judged, at_work(connection, schema), alike)
+        return judged
 
     def _unless_listed(self, item: ReadyEntry, readers: Readers, now: int, wait_ms: int) -> ReadyEntry:
         """
@@ -265,56 +294,20 @@ class Cleaning:
         item = replace(item, unlisted=True)
         return replace(item, blockers=tuple(may_be_listed(lock, left) for lock in readers.locks_on(entry.entity)))
 
-    @staticmethod
-    def _beside(
-        judged: list[ReadyEntry], working: Mapping[Entity, int], alike: Mapping[Entity, list[QueueEntry]]
-    ) -> list[ReadyEntry]:
-        """
-        On 3.1, hold an entry back while a compaction is at work on the same entity.
-
-        That compaction's result would make obsolete what readers still read.
-        """
-        found = []
-        for item in judged:
-            entity = item.entry.entity
-            more = (
-                [Blocker(Reason.AT_WORK, f"compaction {working[entity]} is at work there")] if entity in working else []
-            )
-            found.append(
-                replace(item, blockers=(*item.blockers, *more), known=frozenset(entry.id for entry in alike[entity]))
-            )
-        return found
-
     def check_alone(self, ready: ReadyEntry) -> None:
         """
         Check that no lock was taken since `ready` was judged, where that matters.
 
-        On 3.1, check also that no compaction of the same entity began or finished.
-
         Raises:
-            RetryableError: such a compaction began or finished; `MayBeListedError`: a lock was taken.
+            MayBeListedError: a lock was taken.
         """
-        if ready.unlisted:
-            locks = self._schema.hive_locks
-            for lock in self._database.read(
-                lambda connection: read_locks(connection, locks, on_table(locks, ready.entry.entity))
-            ):
-                raise MayBeListedError(f"{lock} was taken while it was cleaned; everything was put back")
-        if self._schema.hive_4:
+        if not ready.unlisted:
             return
-        queue = self._schema.compaction_queue
-        active = queue.c.cq_state.in_((QueueState.WORKING.code, QueueState.READY_FOR_CLEANING.code))
-        query = select(queue.c.cq_id).where(
-            active,
-            queue.c.cq_type != "c",
-            of_entity(queue, "cq", ready.entry.entity),
-            queue.c.cq_id.not_in(ready.known),
-        )
-        number = self._database.read(lambda connection: connection.scalar(query))
-        if number is not None:
-            raise RetryableError(
-                f"compaction {number} of {ready.entry.entity} began while it was cleaned; everything was put back"
-            )
+        locks = self._schema.hive_locks
+        for lock in self._database.read(
+            lambda connection: read_locks(connection, locks, on_table(locks, ready.entry.entity))
+        ):
+            raise MayBeListedError(f"{lock} was taken while it was cleaned; everything was put back")
 
     def writers(self, entry: QueueEntry) -> list[Blocker]:
         """
@@ -356,10 +349,12 @@ class Cleaning:
 
         return self._database.read(look)
 
-    def _look(self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int) -> None:
+    def _look(
+        self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int, seen: Mapping[int, Seen]
+    ) -> None:
         """
-        Record the first observation of each entry, anew until its own transaction is seen ended; forget entries that
-        are gone.
+        Record the first observation of each entry, anew until its own transaction is seen ended, and when its directory
+        was listed only now; forget entries that are gone.
         """
         alive = {entry.id for entry, _ in entries}
         for number in set(self._sights) - alive:
@@ -367,25 +362,14 @@ class Cleaning:
         self._seen_open &= alive
         self._free_since = {number: since for number, since in self._free_since.items() if number in alive}
         for entry, own_state in entries:
-            if entry.id not in self._sights or entry.id in self._seen_open or own_state == "o":
+            known = self._sights.get(entry.id)
+            listed = known is not None and known.seen is None and entry.id in seen
+            if known is None or listed or entry.id in self._seen_open or own_state == "o":
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
-                self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held)
+                self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held, seen.get(entry.id))
                 (self._seen_open.add if own_state == "o" else self._seen_open.discard)(
                     entry.id
                 )  # transactions and locks that came since the last such look count as well
-
-    def _sight(self, entry: QueueEntry, alike: Iterable[QueueEntry], newest: Mapping[Entity, int]) -> Sight:
-        """
-        The first observation of an entry; on 3.1 merged with those of later entries whose results may lie within what
-        it covers.
-
-        On 3.1 names don't tell which compaction made a directory, so what those entries replaced is removed with what
-        this one replaced.
-        """
-        if self._schema.hive_4:
-            return self._sights[entry.id]
-        covered = entry.highest_write_id or 0
-        return together(self._sights[other.id] for other in alike if within(covered, entry, other, newest))
 
     def _judge(
         self,
@@ -409,7 +393,7 @@ class Cleaning:
         if not self._schema.hive_4:
             # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
             blockers += readers.open_at(entry.entity, sight.high_watermark)
-            return ReadyEntry(entry, None, blockers + tuple(self._locks(entry, readers, sight, None)))
+            return ReadyEntry(entry, None, blockers + tuple(self._locks(entry, readers, sight, None)), sight.seen)
         blockers += tuple(self._own_transaction(entry, own_state))
         horizon = readers.horizon(entry.entity)
         committed_at = entry.next_txn_id if entry.next_txn_id is not None else sight.high_watermark

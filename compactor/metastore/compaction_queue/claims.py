@@ -32,6 +32,7 @@ from sqlalchemy import (
 from compactor.acid.compaction import SUPPORTED
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.properties import encode_properties
+from compactor.metastore.compaction_queue.rivals import at_work_on
 from compactor.metastore.compaction_queue.rows import find_queued
 from compactor.metastore.compaction_queue.urgency import rank_column
 from compactor.metastore.compaction_queue.window import SIZE, Place, Window
@@ -251,13 +252,16 @@ class Claims:
 
     def _take(self, connection: Connection, number: int, values: Mapping[str, object]) -> QueueEntry | None:
         """
-        Claim one row, unless another worker has claimed it by now.
+        Claim one row, unless another worker has claimed it by now, or one is at work on another entry of the same table or
+        partition: that would compact the same twice, and one of the two in vain (`rivals`).
 
         Properties that only Hive may set for a directory are taken out of the row: the Cleaner that handles the entry
         later may be Hive's.
         """
         queue = self._table.c
         mine = (queue.cq_id == number, queue.cq_state == QueueState.INITIATED.code)
+        if at_work_on(connection, self._schema, number) is not None:
+            return None
         if connection.execute(update(self._table).where(*mine).values(fitting(self._table, values))).rowcount != 1:
             return None
         entry = find_queued(connection, self._schema, number)

@@ -4,13 +4,16 @@ Commits a compaction: stores its transaction and what it covers with the entry, 
 Source: docs/metastore.md; Hive's CompactionTxnHandler, CommitTxnFunction.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
+from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError, UnreachableError
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, noted
 from compactor.metastore.compaction_queue.guards import lock_open, lost, owned, update_owned
+from compactor.metastore.compaction_queue.rivals import require_first, require_only
 from compactor.metastore.compaction_queue.rows import find
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import maximum, of_entity
@@ -105,8 +108,19 @@ class Commits:
 
         self._database.repeatable(withdraw)
 
+    def only_publisher(self, entry: QueueEntry) -> AbstractContextManager[Callable[[], None]]:
+        """Implements `Queue.only_publisher`."""
+        return self._database.holding(
+            lambda connection: require_only(connection, self._schema, entry), f"entries of {entry.entity}"
+        )
+
     def mark_compacted_and_commit(
-        self, entry: QueueEntry, worker_id: str, txn_id: int | None, follow_up: FollowUp | None = None
+        self,
+        entry: QueueEntry,
+        worker_id: str,
+        txn_id: int | None,
+        follow_up: FollowUp | None = None,
+        lists: ValidTxnList | None = None,
     ) -> None:
         """Implements `Queue.mark_compacted_and_commit`."""
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
@@ -114,7 +128,9 @@ class Commits:
         unknown = False
         while True:
             try:
-                self._database.write(lambda connection: self._commit(connection, entry, mine, txn_id, follow_up))
+                self._database.write(
+                    lambda connection: self._commit(connection, entry, mine, txn_id, follow_up=follow_up, lists=lists)
+                )
             except OutcomeUnknownError as error:
                 try:
                     if self._settled(entry, txn_id):
@@ -139,7 +155,9 @@ class Commits:
         entry: QueueEntry,
         mine: ColumnElement[bool],
         txn_id: int | None,
+        *,
         follow_up: FollowUp | None,
+        lists: ValidTxnList | None,
     ) -> None:
         schema, queue = self._schema, self._table
         values: dict[str, object] = {"cq_state": QueueState.READY_FOR_CLEANING.code, "cq_worker_id": None}
@@ -148,6 +166,8 @@ class Commits:
                 raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} has no transaction to commit")
             self._database.dialect.own_openers_lock(connection, schema.txn_lock_table)
             lock_open(connection, schema, txn_id)
+            if lists is not None:
+                require_first(connection, schema, entry, txn_id, lists)
             connection.execute(
                 delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id)
             )  # before the queue, as Hive's OnRenameFunction

@@ -7,16 +7,19 @@ Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, select, update
 
 from compactor.acid.compaction import CompactionKind
+from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OutcomeUnknownError
 from compactor.metastore.compaction_queue.claims import ClaimGate, Claims
 from compactor.metastore.compaction_queue.commits import Commits
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, FollowUpStore
 from compactor.metastore.compaction_queue.guards import lost, owned, update_owned
 from compactor.metastore.compaction_queue.requests import Request, Requests
+from compactor.metastore.compaction_queue.rivals import require_first
 from compactor.metastore.compaction_queue.rows import (
     ending,
     find,
@@ -29,6 +32,7 @@ from compactor.metastore.compaction_queue.rows import (
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fitting, next_number, of_entity, same
 from compactor.metastore.model import KIND_CODES, Enqueued, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.txn.transactions import abort_transactions
 
 JOB_ID_CHARACTERS = 32
 _STOP = "stop:"
@@ -140,8 +144,36 @@ class Queue:
         values = {} if job_id is None else self._job_id(job_id)
         self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as, values)
 
+    def require_first(self, entry: QueueEntry, txn_id: int, lists: ValidTxnList) -> None:
+        """
+        What the commit asks (Hive 4), asked now.
+
+        Raises:
+            RivalError: another compaction of the same place comes first.
+        """
+        self._database.read(lambda connection: require_first(connection, self._schema, entry, txn_id, lists))
+
+    def only_publisher(self, entry: QueueEntry) -> AbstractContextManager[Callable[[], None]]:
+        """
+        On Hive 3.1, while a result is looked at for the last time and renamed: no other entry of its table or partition
+        is claimed or published, and neither the compactor nor Hive takes the claim back.
+
+        Yields a function that asks whether this holds still.
+
+        Raises:
+            RivalError: one of Hive's workers works on another entry of the place.
+            OwnershipLostError: the entry isn't this worker's any more.
+            RetryableError: another worker publishes there.
+        """
+        return self._commits.only_publisher(entry)
+
     def mark_compacted_and_commit(
-        self, entry: QueueEntry, worker_id: str, txn_id: int | None, follow_up: FollowUp | None = None
+        self,
+        entry: QueueEntry,
+        worker_id: str,
+        txn_id: int | None,
+        follow_up: FollowUp | None = None,
+        lists: ValidTxnList | None = None,
     ) -> None:
         """
         Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
@@ -149,13 +181,17 @@ class Queue:
         The same database transaction notes the follow-up, if any. When the answer of the commit is lost, the tables are
         read again before the result is reported.
 
+        Args:
+            lists: what the compaction saw as committed; None: it has published nothing.
+
         Raises:
+            RivalError: nothing was committed: another compaction of the same place comes first (`rivals`).
             OwnershipLostError: nothing was committed: the entry was lost to another process, or another process ended
                 the transaction.
             OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
             RetryableError: nothing happened.
         """
-        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, follow_up)
+        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, follow_up, lists)
 
     def withdraw_attempt(self, txn_id: int) -> None:
         """
@@ -290,11 +326,13 @@ class Queue:
         self._database.repeatable(lambda connection: self._give_back(connection, entry))
         self._claims.look_again()
 
-    def _give_back(self, connection: Connection, entry: QueueEntry) -> None:
+    def _give_back(self, connection: Connection, entry: QueueEntry, *more: ColumnElement[bool]) -> None:
         same_start = same(self._table.c.cq_start, entry.start_ms)
         values = {"cq_state": QueueState.INITIATED.code, "cq_worker_id": None, "cq_start": None}
         if (
-            connection.execute(update(self._table).where(owned(self._table, entry), same_start).values(values)).rowcount
+            connection.execute(
+                update(self._table).where(owned(self._table, entry), same_start, *more).values(values)
+            ).rowcount
             == 1
         ):
             return
@@ -303,6 +341,29 @@ class Queue:
         ).first()
         if now is None or tuple(now) != (QueueState.INITIATED.code, None):
             raise lost(entry)
+
+    def take_back(self, entry: QueueEntry, reason: str) -> None:
+        """
+        On Hive 4, end the transaction of a claim of Hive's own worker, and give the entry back: both or neither.
+
+        Such a worker may be alive. Its commit asks for its transaction alone (Hive's CommitTxnFunction), so a claim that
+        was given back without ending it would be published beside the next worker's result.
+
+        Raises:
+            OwnershipLostError: the entry was lost to another process, or was committed; nothing happened.
+        """
+        self._database.repeatable(lambda connection: self._take_back(connection, entry, reason))
+        self._claims.look_again()
+
+    def _take_back(self, connection: Connection, entry: QueueEntry, reason: str) -> None:
+        if entry.txn_id is not None:
+            # The transaction first, as in a commit. A worker that has marked its entry compacted commits next: then the
+            # queue's row isn't as expected, and the abort is rolled back.
+            abort_transactions(connection, self._database, [entry.txn_id], reason)
+            same_txn = self._table.c.cq_txn_id == entry.txn_id
+        else:
+            same_txn = self._table.c.cq_txn_id.is_(None)
+        self._give_back(connection, entry, same_txn)
 
     def working(self) -> list[QueueEntry]:
         """Entries that a worker has claimed and works on."""

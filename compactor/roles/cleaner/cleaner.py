@@ -54,7 +54,7 @@ RENAME_SECONDS = 300.0
 A table or partition that isn't in the catalog for so long was dropped. Hive commits a rename in catalog and queue one
 after the other: Hive 4 the queue first, Hive 3.1 the catalog.
 """
-INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.AT_WORK, Reason.MAY_BE_LISTED})
+INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.MAY_BE_LISTED})
 """Reasons to wait that are intended, or that are counted for another entry: no operator has to be told."""
 
 
@@ -223,6 +223,9 @@ class Cleaner:
         self, item: ReadyEntry, table: TableFacts, partition: PartitionFacts | None, location: str, tally: CleanerTally
     ) -> None:
         services, entry = self._services, item.entry
+        if not services.hive_4 and item.seen is None:
+            services.storage(location).list_tree(location)  # says what was wrong with it, if it still is
+            raise RetryableError(f"{location} wasn't listed when the entry was first observed; it is observed anew")
         sweep = Sweep(
             services,
             table,
@@ -232,6 +235,7 @@ class Cleaner:
             about=entry,
             still_right=lambda: self._still_right(item, table, location),
             part_id=partition.part_id if partition else None,
+            seen=None if services.hive_4 else item.seen,
         )
         services.places.require_alone(location, table, partition)
         swept = sweep.run(_obsolete_and_aborted, originals=True)

@@ -8,7 +8,8 @@ of quarantine.
 Source: docs/operations.md.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
@@ -17,6 +18,7 @@ from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.engine.change_management import change_management
 from compactor.errors import RefusedError
 from compactor.log import get_logger
+from compactor.metastore.clean.readers import Seen
 from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
@@ -24,6 +26,7 @@ from compactor.roles import steps
 from compactor.roles.cleaner.attempts import attempt_is_over
 from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
 from compactor.roles.cleaner.evidence import Evidence, evidence_in
+from compactor.roles.cleaner.first_look import only_seen, replaced_then
 from compactor.roles.cleaner.quarantine.contents import Look, of_partition
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.trash import (
@@ -79,6 +82,7 @@ class Sweep:
         still_right: called before and after the move; raises when the table isn't the same any more, or another daemon
             is the Cleaner.
         part_id: of the partition, when that is known.
+        seen: what lay there when the entry was first observed (Hive 3.1): nothing else replaces anything. None: all does.
     """
 
     def __init__(
@@ -92,7 +96,9 @@ class Sweep:
         about: object,
         still_right: Callable[[], None],
         part_id: int | None = None,
+        seen: Seen | None = None,
     ) -> None:
+        self._seen = seen
         self._services = services
         self._table = table
         self._location = location
@@ -118,7 +124,9 @@ class Sweep:
         """
 
         def removals_in(listing: Listing, state: AcidState) -> tuple[Removal, ...]:
-            return removals_for(listing, wanted(state), state.obsolete_originals if originals else ())
+            directories, files = self._removable(listing, state)
+            chosen = tuple(listed for listed in wanted(state) if listed.name in directories)
+            return removals_for(listing, chosen, tuple(files) if originals else ())
 
         listed_ms = self._services.now_ms()
         listing = self._tidied()
@@ -146,7 +154,7 @@ class Sweep:
         self._remove(trash, removals, manifest)
         listing = self._list()
         after = self._resolve(listing)
-        left = removals_for(listing, wanted(after), after.obsolete_originals if originals else ())
+        left = removals_in(listing, after)
         return self._swept(removals, listing, after, tuple(removal.name for removal in left), listed_ms)
 
     def _swept(
@@ -164,6 +172,20 @@ class Sweep:
             )
             cleared = Cleared(self._location, self._judged, listed_ms, held)
         return Swept(removed, state, left, self._evidence(listing), self._there, cleared)
+
+    def _removable(self, listing: Listing, state: AcidState) -> tuple[frozenset[str], Collection[FileEntry]]:
+        """
+        Directories and original files that no reader can need any more. What is aborted as a whole no reader needs; what
+        is replaced, only those who find what replaced it (`first_look`).
+        """
+        aborted = frozenset(listed.name for listed in state.aborted)
+        if self._seen is None:
+            return aborted.union(listed.name for listed in state.obsolete), state.obsolete_originals
+        then: AcidState | None = None
+        with contextlib.suppress(RefusedError):  # what replaces a part of it appeared later
+            then = self._resolve(only_seen(listing, self._seen))
+        directories, files = replaced_then(state, then)
+        return aborted | directories, files
 
     def _resolve(self, listing: Listing) -> AcidState:
         return resolved(self._services, listing, self._judged)

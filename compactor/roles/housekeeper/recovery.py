@@ -15,11 +15,11 @@ from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.txn.transactions import TxnState
+from compactor.metastore.worker_ids import parse_worker_id
 from compactor.roles import steps
 from compactor.roles.cleaner.attempts import remove_uncommitted
 from compactor.roles.cycle import Progress
 from compactor.roles.fence import job_keys, remove_staging
-from compactor.roles.identity import parse_worker_id
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import AwayStores, StoreAwayError, news, require_removed
 
@@ -116,12 +116,23 @@ class Recovery:
             if not cleared:
                 continue
             try:
-                services.queue.give_back(entry)
+                self._free(entry)
             except OwnershipLostError:
                 continue  # it ended by itself meanwhile
             services.steps.enter(steps.RECOVERY_FREED, entry)
             freed.append(entry)
         return freed
+
+    def _free(self, entry: QueueEntry) -> None:
+        """
+        Give an entry back that was cleared up after. The claim of a worker of Hive's own goes with its transaction: no
+        staging directory fences such a worker, and it may be alive.
+        """
+        queue = self._services.queue
+        if self._services.hive_4 and parse_worker_id(entry.worker_id) is None:
+            queue.take_back(entry, f"worker {entry.worker_id} took longer than worker.timeout_hours")
+        else:
+            queue.give_back(entry)
 
     def _beats(self, entry: QueueEntry, host: str) -> bool:
         """
@@ -253,8 +264,8 @@ class Recovery:
         if ours:
             services.submitter.end_left_over(job_keys(removed), entry.job_id)
         if entry.txn_id is None or not services.hive_4 or not ours:
-            # a worker of Hive's has no staging directory that would fence it: what it leaves stays marked by its
-            # component
+            # A worker of Hive's has no staging directory that would fence it: `_free` ends its transaction, and what it
+            # leaves stays marked by its component.
             return
         state = services.transactions.abort(entry.txn_id, f"worker {entry.worker_id} is gone")
         services.steps.enter(steps.RECOVERY_ABORTED, entry)

@@ -11,14 +11,16 @@ Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from compactor.acid.snapshot import AcidState
+from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.compaction import Compaction, Published
 from compactor.engine.request import CompactionRequest
+from compactor.engine.verify.result import Verified
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.commits import committed
@@ -127,6 +129,7 @@ class Attempt:
         run_as = self._run_as(storage, facts.location)
         self._liveness.begin(run_as)
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
+        self._asked(lambda: self._require_first(request.txns))
         newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
         monitor = Monitor(
@@ -139,6 +142,9 @@ class Attempt:
         )
         self._watching.callback(monitor.stop)
         monitor.start()
+        if not services.hive_4 and entry.highest_write_id is not None:
+            # Hive may have taken back the claim of an attempt that is only asleep: now its rename finds no source.
+            remove_staging(storage, facts.location, entry.id, self._is_ours)
         state = compaction.observe()
         self._step(steps.WORKER_LISTED)
         plan = self._plan(compaction, state)
@@ -169,18 +175,38 @@ class Attempt:
         self._step(steps.WORKER_VERIFIED)
         beside = "" if newest is None else self._wait_for_older_snapshots(newest)
         try:
-            published = compaction.publish(verified, lambda: self._guard(compaction.request))
+            published = self._publish(compaction, verified)
         except OutcomeUnknownError:
             self.visible = not services.hive_4
             raise
         self.visible = not services.hive_4
         self._step(steps.WORKER_PUBLISHED)
-        self._commit(follow_up_of(plan.parts))
+        self._commit(follow_up_of(plan.parts), compaction.request.txns)
         self._step(steps.WORKER_COMMITTED)
         with contextlib.suppress(CompactorError, OSError):
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
         self._record.ended(published.staged)
         return Compacted(published, beside)
+
+    def _publish(self, compaction: Compaction, verified: Verified) -> Published:
+        """
+        Make the result visible. On Hive 3.1 the rename is the commit: meanwhile the rows of all entries of the place are
+        locked, so that the last look holds until the rename. On Hive 4 the commit looks.
+        """
+        request = compaction.request
+        if self._services.hive_4:
+            return compaction.publish(verified, lambda: self._guard(request))
+        self._guard(request)
+        with self._asked_for(lambda: self._services.queue.only_publisher(self.entry)) as still:
+            return compaction.publish(verified, still)
+
+    @contextlib.contextmanager
+    def _asked_for(
+        self, ask: Callable[[], contextlib.AbstractContextManager[Callable[[], None]]]
+    ) -> Iterator[Callable[[], None]]:
+        """What `ask` holds, begun by `metastore_retry`."""
+        with contextlib.ExitStack() as stack:
+            yield self._asked(lambda: stack.enter_context(ask()))
 
     def _wait_for_older_snapshots(self, newest: int) -> str:
         """
@@ -359,14 +385,25 @@ class Attempt:
         if facts.table.tbl_id != before.table.tbl_id or facts.location != before.location:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was re-created or moved while it was compacted")
         self._liveness.renew()
+        self._require_first(before.txns)
 
-    def _commit(self, follow_up: FollowUp | None = None) -> None:
+    def _require_first(self, lists: ValidTxnList | None) -> None:
+        """An early answer of what the commit asks (Hive 4): the work would be in vain."""
+        if lists is not None and self.txn_id is not None:
+            self._services.queue.require_first(self.entry, self.txn_id, lists)
+
+    def _commit(self, follow_up: FollowUp | None = None, lists: ValidTxnList | None = None) -> None:
         """
         Mark the entry compacted, note the follow-up, and commit, in one database transaction. When the outcome is
         unknown the call is repeated: the second call finds out.
+
+        Args:
+            lists: of a result that was published.
         """
         patiently(
-            lambda: self._services.queue.mark_compacted_and_commit(self.entry, self._worker_id, self.txn_id, follow_up),
+            lambda: self._services.queue.mark_compacted_and_commit(
+                self.entry, self._worker_id, self.txn_id, follow_up, lists
+            ),
             self._cancellation,
             OutcomeUnknownError,
         )

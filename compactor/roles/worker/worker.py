@@ -17,6 +17,7 @@ from compactor.errors import (
     OwnershipLostError,
     RefusedError,
     RetryableError,
+    RivalError,
     UnreachableError,
     VerificationError,
 )
@@ -297,6 +298,11 @@ class Worker:
                         backoff.leave(entry, error)
                     if isinstance(error, GivesWayError):
                         failures.waits(entry, Reason.LOCK_NOT_ACQUIRED.value, message)
+                case RivalError():
+                    outcome, word, waits = "given-back", "given back", True
+                    queue.give_back(entry)
+                    failures.waits(entry, Reason.AT_WORK.value, message)
+                    repeated = backoff.leave(entry, error) > 1
                 case RefusedError() if self._may_pass(entry, error) and not attempt.state_stored:
                     outcome, word, waits = "given-back", "given back", True
                     queue.give_back(entry)

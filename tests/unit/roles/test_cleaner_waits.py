@@ -129,30 +129,6 @@ def test_the_wait_for_listings_begins_when_nothing_else_is_in_the_way(any_world,
     assert f"lock {later} (shared read) on db.t by bob@client may be listing" in cleaner.run_once()
 
 
-def test_the_wait_for_listings_begins_anew_after_something_else_was_in_the_way(world_3, monkeypatch):
-    """
-    On Hive 3.1 a later compaction of the same rows holds an entry up for its own readers; the hours that takes aren't
-    waited for those who list afterwards.
-    """
-    world = world_3
-    table = world.table(rows=3)
-    world.compact(table, "minor")
-    cleaner = world.cleaner()
-    world.services.cleaning.ready_for_cleaning()
-    world.settle_time()
-    first = world.hive.lock("db.t")
-    assert f"lock {first} (shared read) on db.t by bob@client may be listing" in cleaner.run_once()
-    world.hive.unlock(first)
-    world.compact(table)
-    reader = world.hive.begin()
-    assert f"transaction {reader} of" in cleaner.run_once()
-    now_ms = world.database.now_ms
-    monkeypatch.setattr(world.database, "now_ms", lambda connection: now_ms(connection) + 3_600_000)
-    world.hive.commit(reader)
-    later = world.hive.lock("db.t")
-    assert f"lock {later} (shared read) on db.t by bob@client may be listing" in cleaner.run_once()
-
-
 def test_the_waits_for_listings_do_not_add_up(any_world, monkeypatch):
     """
     Where somebody always has a lock, and something is compacted more often than every ten minutes, there would be more

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from compactor.roles.identity import Identity, WorkerOwner, parse_worker_id
+from compactor.metastore.worker_ids import WorkerOwner, parse_worker_id
+from compactor.roles.identity import Identity
 
 
 def test_a_worker_id_never_starts_with_the_host():

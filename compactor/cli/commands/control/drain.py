@@ -10,8 +10,8 @@ from compactor.control.records import Drain, with_drain, without_drain
 from compactor.coordination import Coordinator
 from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.worker_ids import parse_worker_id
 from compactor.reasons import Reason
-from compactor.roles.identity import parse_worker_id
 from compactor.words import one_line
 
 _HOST_LIMIT = 64

@@ -60,7 +60,6 @@ _RULES: Final[Mapping[Reason, tuple[str, str]]] = {
         "what holds back the earlier one",
     ),
     Reason.NOT_YET_COMMITTED: ("its own transaction isn't committed yet", "the commit"),
-    Reason.AT_WORK: ("a compaction is at work there", "its end"),
     Reason.COMPACTION_ABORTED: ("its own transaction was rolled back", "the Cleaner's next cycle: it ends as failed"),
 }
 """Reasons that are the same for every entry: the cause, and what ends it."""

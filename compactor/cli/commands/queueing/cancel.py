@@ -13,8 +13,8 @@ from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.errors import CompactorError, RefusedError, UsageError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.worker_ids import parse_worker_id
 from compactor.reasons import Reason
-from compactor.roles.identity import parse_worker_id
 from compactor.words import plural
 
 COLUMNS = (

@@ -31,8 +31,8 @@ from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.db.serving import shortcomings
 from compactor.metastore.model import QueueEntry
+from compactor.metastore.worker_ids import parse_worker_id
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
-from compactor.roles.identity import parse_worker_id
 from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.java import require_java
 from compactor.spark.probe import seen_from_here

@@ -1,0 +1,105 @@
+"""
+What lay in a partition when the Cleaner first observed a finished compaction of it (Hive 3.1), and what that decides.
+
+An observation of readers says only of results that were visible before it that every later reader finds them. A result
+that appears afterwards may replace what such a reader still reads: an entry given back by a dead worker, a later
+compaction, one that is at work. On Hive 3.1 no name tells which compaction made a directory, so the listing stays with
+the observation, and what wasn't there replaces nothing for that entry: the entry of its own compaction removes it.
+Source: docs/operations.md, *Cleaner*.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.snapshot import AcidState
+from compactor.errors import CompactorError, RefusedError
+from compactor.log import get_logger
+from compactor.metastore.clean.readers import Seen
+from compactor.metastore.model import QueueEntry
+from compactor.roles.unreachable import AwayStores
+
+if TYPE_CHECKING:
+    from compactor.roles.services import Services
+
+_log = get_logger(__name__)
+LOOK_SECONDS: Final = 60.0
+"""No directory is listed after this time: the entries that are left are observed in the next cycle."""
+
+
+def seen_in(listing: Listing) -> Seen:
+    """The directories at the top of a listing, each with a mark of its files."""
+    files: dict[str, list[FileEntry]] = {name: [] for name in listing.directories if "/" not in name}
+    for file in listing.files:
+        name, slash, _ = file.path.partition("/")
+        if slash:
+            files.setdefault(name, []).append(file)
+    return {name: hash(tuple(sorted(those))) for name, those in files.items()}
+
+
+def only_seen(listing: Listing, seen: Seen) -> Listing:
+    """
+    The listing without directories that weren't there then, or weren't what they are now.
+
+    Original files stay: a file replaces nothing.
+    """
+    now = seen_in(listing)
+
+    def was_there(path: str) -> bool:
+        name, slash, _ = path.partition("/")
+        return (not slash and name not in now) or (name in seen and seen[name] == now[name])
+
+    return Listing(
+        files=tuple(file for file in listing.files if was_there(file.path)),
+        directories=tuple(name for name in listing.directories if was_there(name)),
+        formats=tuple((name, value) for name, value in listing.formats if was_there(f"{name}/")),
+        replaced=tuple((name, files) for name, files in listing.replaced if was_there(f"{name}/")),
+    )
+
+
+def replaced_then(state: AcidState, then: AcidState | None) -> tuple[frozenset[str], frozenset[FileEntry]]:
+    """
+    Directories and original files that are replaced now and were so by what lay there then.
+
+    Args:
+        then: what the part of the listing that was there then means; None: it has no meaning by itself.
+    """
+    if then is None:
+        return frozenset(), frozenset()
+    names = {listed.name for listed in then.obsolete}
+    directories = frozenset(listed.name for listed in state.obsolete if listed.name in names)
+    return directories, frozenset(state.obsolete_originals) & frozenset(then.obsolete_originals)
+
+
+def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Seen]:
+    """
+    What lies in the directories of these entries now, by the entry's id; those are left out that can't be listed now.
+
+    A place that is gone or refused shows nothing; the cleaning of the entry says what is wrong there.
+    """
+    facts = services.catalog.facts_for({entry.entity for entry in entries})
+    until = time.monotonic() + LOOK_SECONDS
+    away = AwayStores()
+    away.begin()
+
+    def one(entry: QueueEntry) -> tuple[int, Seen | None]:
+        table, partition = facts.get(entry.entity, (None, None))
+        location = partition.location if partition else table.location if table else None
+        if not location:
+            return entry.id, {}
+        if time.monotonic() >= until:
+            return entry.id, None
+        try:
+            away.check(location)
+            return entry.id, seen_in(services.storage(location).list_tree(location))
+        except RefusedError:
+            return entry.id, {}
+        except (CompactorError, OSError) as error:
+            away.note(error)
+            _log.debug("entry.not_observed", id=entry.id, error=str(error))
+            return entry.id, None
+
+    with ThreadPoolExecutor(services.settings.cleaner.threads, thread_name_prefix="observing") as pool:
+        return {number: seen for number, seen in pool.map(one, entries) if seen is not None}

@@ -1,0 +1,198 @@
+"""One compaction of a table or partition at a time: claims, the commit on Hive 4, the rename on Hive 3.1."""
+
+import threading
+
+import pytest
+
+from compactor.acid.write_ids import ValidTxnList
+from compactor.errors import OwnershipLostError, RetryableError, RivalError
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.rivals import Rival, hindrance, same_place
+from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.txn.snapshots import COMPACTION
+from compactor.metastore.txn.transactions import Transactions, TxnState
+
+OURS = f"compactor-there-{'0' * 32}-1"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (("db", "t"), ("DB", "T"), True),
+        (("db", "t"), ("db", "u"), False),
+        (("db", "t"), ("db", "t", "p=1"), False),
+        (("db", "t", "p=AbC"), ("db", "t", "p=abc"), True),
+        (("db", "t", "p=10%3A00"), ("db", "t", "p=10%253A00"), True),
+        (("db", "t", "p=10:00"), ("db", "t", "p=10%3A00"), True),
+        (("db", "t", "p=1"), ("db", "t", "p=2"), False),
+    ],
+)
+def test_names_that_may_mean_one_place(one, other, same):
+    """As Hive 3.1 folds them, as Hive 4 escapes them twice, as any client spells them."""
+    assert same_place(Entity(*one), Entity(*other)) is same
+
+
+@pytest.mark.parametrize(
+    ("rival", "why"),
+    [
+        (Rival(7, True, "hs2-33", 12, "o"), "compaction 7 of the same place is at work, by hs2-33"),
+        (Rival(7, True, "hs2-33", None, None), "compaction 7 of the same place is at work, by hs2-33"),
+        (Rival(7, True, "hs2-33", 5, "a"), "compaction 7 of the same place is at work, by hs2-33"),
+        (Rival(7, True, OURS, 12, "o"), None),
+        (Rival(7, False, None, 12, "o"), "compaction 7 of the same place is about to be committed"),
+        (Rival(7, False, None, 12, "c"), "compaction 7 of the same place was committed meanwhile"),
+        (Rival(7, False, None, 12, None), "compaction 7 of the same place was committed meanwhile"),
+        (Rival(7, False, None, 12, "a"), None),
+        (Rival(7, False, None, 9, "c"), None),
+        (Rival(None, False, "Unknown", 12, "o"), "a compaction in 12 of the same place is at work, by Unknown"),
+        (Rival(None, False, OURS, 12, "o"), None),
+    ],
+)
+def test_what_hinders_a_compaction(rival, why):
+    """
+    Of ours only what was committed unseen, for the others ask, too, before they commit; of Hive's all that may still be
+    committed.
+    """
+    assert hindrance([rival], ValidTxnList(11).is_valid) == why
+
+
+def _claimed(database, hive, txn_id, entity="db.t"):
+    hive.queued(entity, state="w", worker_id=OURS, start=1_000, txn_id=txn_id)
+    return next(entry for entry in Queue(database).working() if entry.worker_id == OURS)
+
+
+@pytest.mark.parametrize("name", ["db.t", "DB.t"])
+def test_the_first_commit_wins(database_4, hive_4, name):
+    """What was committed since the lists were taken wins, whoever asked for it, and in whatever letters."""
+    other = hive_4.begin(kind=COMPACTION)
+    mine = hive_4.begin(kind=COMPACTION)
+    lists = Transactions(database_4).compaction_txns(mine)
+    entry, queue = _claimed(database_4, hive_4, mine), Queue(database_4)
+    hive_4.queued(name, state="r", type="i", txn_id=other)
+    hive_4.commit(other)
+    with pytest.raises(RivalError, match="was committed meanwhile"):
+        queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
+    assert Transactions(database_4).state(mine) is TxnState.OPEN
+    assert queue.entry(entry.id).state is QueueState.WORKING
+    later = Transactions(database_4).compaction_txns(mine)
+    assert not later.is_valid(mine)
+
+
+def test_what_the_lists_show_is_no_rival(database_4, hive_4):
+    """Its result was among the inputs; nor is another partition's, or an aborted one's."""
+    before = hive_4.begin(kind=COMPACTION)
+    hive_4.commit(before)
+    mine = hive_4.begin(kind=COMPACTION)
+    lists = Transactions(database_4).compaction_txns(mine)
+    entry, queue = _claimed(database_4, hive_4, mine, "db.t/p=1"), Queue(database_4)
+    elsewhere, undone = hive_4.begin(kind=COMPACTION), hive_4.begin(kind=COMPACTION)
+    hive_4.queued("db.t/p=1", state="r", txn_id=before)
+    hive_4.queued("db.t/p=2", state="r", txn_id=elsewhere)
+    hive_4.queued("db.t/p=1", state="r", txn_id=undone)
+    hive_4.commit(elsewhere)
+    hive_4.abort(undone)
+    queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
+    assert queue.entry(entry.id).state is QueueState.READY_FOR_CLEANING
+
+
+def test_a_worker_whose_claim_was_taken_back_is_found_by_its_transaction(database_4, hive_4):
+    """Hive takes claims back by their age alone, and the worker goes on: nothing in the queue tells of it."""
+    theirs = hive_4.begin(kind=COMPACTION)
+    components = database_4.schema.txn_components
+    row = {"tc_txnid": theirs, "tc_database": "db", "tc_table": "t", "tc_operation_type": "c", "tc_writeid": 1}
+    hive_4.change(components.insert().values(row))
+    mine = hive_4.begin(kind=COMPACTION)
+    lists = Transactions(database_4).compaction_txns(mine)
+    entry, queue = _claimed(database_4, hive_4, mine), Queue(database_4)
+    with pytest.raises(RivalError, match=f"a compaction in {theirs} of the same place is at work"):
+        queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
+    hive_4.abort(theirs)
+    queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
+
+
+@pytest.mark.parametrize("name", ["db.t/p=AbC", "DB.t/p=abc"])
+def test_no_second_entry_of_a_place_is_claimed(database, hive, name):
+    """One of the two would be compacted in vain; others are claimed meanwhile, and this one once the first has ended."""
+    queue = Queue(database)
+    first = hive.queued("db.t/p=AbC", state="w", worker_id="hs2-33", start=1_000)
+    second, other = hive.queued(name), hive.queued("db.t/p=2")
+    assert queue.claim(OURS, "1").id == other
+    assert queue.claim(OURS, "1") is None
+    queue.mark_failed(queue.entry(first), "it ended")
+    assert queue.claim(OURS, "1").id == second
+
+
+def test_a_claim_of_hives_worker_goes_back_with_its_transaction(database_4, hive_4):
+    """Both or neither: a worker that has marked its entry compacted commits next, and keeps both."""
+    queue, transactions = Queue(database_4), Transactions(database_4)
+    working, marked = hive_4.begin(kind=COMPACTION), hive_4.begin(kind=COMPACTION)
+    hive_4.queued("db.t", state="w", worker_id="hs2-33", start=1_000, txn_id=working)
+    hive_4.queued("db.u", state="w", worker_id="hs2-34", start=1_000, txn_id=marked)
+    one, two = queue.working()
+    table = database_4.schema.compaction_queue
+    hive_4.change(table.update().where(table.c.cq_id == two.id).values(cq_state="r", cq_worker_id=None))
+    queue.take_back(one, "too long")
+    with pytest.raises(OwnershipLostError):
+        queue.take_back(two, "too long")
+    assert [transactions.state(txn) for txn in (working, marked)] == [TxnState.ABORTED, TxnState.OPEN]
+    assert queue.entry(one.id).state is QueueState.INITIATED
+
+
+def test_nothing_is_claimed_or_taken_back_while_a_result_is_renamed(database_3, hive_3):
+    """
+    The rename is Hive 3.1's commit: from the last look to it no other entry of the place is claimed, by Hive's worker
+    either, and this claim isn't taken back by a metastore that starts, or by the age of the claim.
+    """
+    queue = Queue(database_3)
+    entry, table = _claimed(database_3, hive_3, None), database_3.schema.compaction_queue
+    other = hive_3.queued("DB.t")
+    done = []
+
+    def claim():
+        hive_3.change(table.update().where(table.c.cq_id == other).values(cq_state="w", cq_worker_id="hms-1"))
+        done.append("claimed")
+
+    def revoke():
+        change = table.update().where(table.c.cq_id == entry.id)
+        hive_3.change(change.values(cq_state="i", cq_worker_id=None))
+        done.append("revoked")
+
+    threads = [threading.Thread(target=call) for call in (claim, revoke)]
+    with queue.only_publisher(entry) as still:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(0.5)
+        still()
+        assert not done
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == ["claimed", "revoked"]
+    with pytest.raises(OwnershipLostError), queue.only_publisher(entry):
+        pass
+
+
+def test_a_worker_of_hives_on_another_entry_comes_first(database_3, hive_3):
+    """It renames without a look; one of ours looks for what lies across its own result."""
+    queue = Queue(database_3)
+    entry = _claimed(database_3, hive_3, None)
+    hive_3.queued("db.u", state="w", worker_id="hms-1", start=1_000)
+    hive_3.queued("db.t", state="w", worker_id=f"compactor-here-{'1' * 32}-1", start=1_000)
+    with queue.only_publisher(entry):
+        pass
+    hive_3.queued("Db.T", state="w", worker_id="hms-1", start=1_000)
+    with pytest.raises(RivalError, match="is at work, by hms-1"), queue.only_publisher(entry):
+        pass
+
+
+def test_two_publishers_of_one_place_follow_each_other(database_3, hive_3, monkeypatch):
+    """The second one's look comes after the first one's rename, or not at all."""
+    monkeypatch.setattr("compactor.metastore.db.database.WAIT_SECONDS", 1.0)
+    queue = Queue(database_3)
+    one = _claimed(database_3, hive_3, None)
+    hive_3.queued("db.t", state="w", worker_id=f"compactor-here-{'1' * 32}-1", start=1_000)
+    two = next(entry for entry in queue.working() if entry.id != one.id)
+    with queue.only_publisher(one), pytest.raises(RetryableError), queue.only_publisher(two):
+        pass
+    with queue.only_publisher(two):
+        pass
