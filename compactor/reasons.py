@@ -56,6 +56,7 @@ class Reason(StrEnum):
     VERIFICATION_FAILED = "verification-failed"
     INPUT_CHANGED = "input-changed"
     NO_CLEANUP = "no-cleanup"
+    AT_WORK = "at-work"
     LOCK_NOT_ACQUIRED = "lock-not-acquired"
     OWNERSHIP_LOST = "ownership-lost"
     DISK_FULL = "disk-full"
@@ -74,7 +75,6 @@ class Reason(StrEnum):
     NOT_YET_COMMITTED = "not-yet-committed"
     COMPACTION_ABORTED = "compaction-aborted"
     EARLIER_ENTRY = "earlier-entry"
-    AT_WORK = "at-work"
     MAY_BE_LISTED = "may-be-listed"
 
     # a compaction may not begin now (docs/control.md)

@@ -138,3 +138,25 @@ def test_soft_deletes_name_their_location(database_4, hive_4):
     ready = judged(Cleaning(database_4), number)
     assert ready.blockers == ()
     assert ready.entry.location == "file:/w/old"
+
+
+@pytest.mark.parametrize("entity", ["db.t", "db.t/p=1"])
+def test_what_is_in_the_catalog_again_keeps_its_commits(database, hive, entity):
+    """A table or partition of the name appeared after the Cleaner had looked: its commits make it a candidate."""
+    number, _ = compacted(database, hive, entity)
+    tbl_id = hive.create_table("db.t", keys=(("p", "string"),) if "/" in entity else ())
+    if "/" in entity:
+        hive.add_partitions(tbl_id, ["p=1"])
+    hive.write("db.t", "p=1" if "/" in entity else None)
+    before = hive.rows(database.schema.completed_txn_components, "ctc_txnid")
+    with pytest.raises(OwnershipLostError, match="is in the catalog again"):
+        Cleaning(database).mark_cleaned(Queue(database).entry(number), gone=True)
+    assert hive.rows(database.schema.completed_txn_components, "ctc_txnid") == before
+    assert Queue(database).entry(number).state is QueueState.READY_FOR_CLEANING
+
+
+def test_the_entry_of_a_dropped_table_named_in_capitals_ends(database, hive):
+    """A client of the metastore's API named it so."""
+    number, _ = compacted(database, hive, "DB.t")
+    Cleaning(database).mark_cleaned(Queue(database).entry(number), gone=True)
+    assert Queue(database).entry(number).state is QueueState.SUCCEEDED

@@ -186,6 +186,15 @@ def forget_commits(connection: Connection, database: Database, entity: Entity, u
     connection.execute(delete(completed).where(*where))
 
 
+def is_catalogued(connection: Connection, schema: HiveSchema, entity: Entity) -> bool:
+    """Whether the catalog has the table, and the partition if the entity is one."""
+    tbl_ids, partitions = _tbl_id(schema, entity), schema.partitions.c
+    if entity.partition is None:
+        return connection.scalar(tbl_ids) is not None
+    query = select(partitions.part_id).where(partitions.tbl_id.in_(tbl_ids), partitions.part_name == entity.partition)
+    return connection.scalar(query.limit(1)) is not None
+
+
 def forget_vanished(connection: Connection, database: Database, table: Entity) -> int:
     """
     Delete all components of aborted transactions on a table that the metastore doesn't know any more; returns how many.

@@ -8,13 +8,13 @@ ReadyToCleanHandler, MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, null, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, func, null, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError
 from compactor.metastore.clean.parameters import Parameters, beside, told
-from compactor.metastore.clean.purge import Proof, forget, forget_commits
+from compactor.metastore.clean.purge import Proof, forget, forget_commits, is_catalogued
 from compactor.metastore.clean.readers import (
     Blocker,
     MayBeListedError,
@@ -29,7 +29,7 @@ from compactor.metastore.clean.readers import (
 from compactor.metastore.clean.writers import writers
 from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import fetched, fitting, of_entity
+from compactor.metastore.db.sql import fetched, fitting, of_entity, same
 from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
@@ -157,10 +157,11 @@ class Cleaning:
             proof: that nothing is left of aborted writes; None: nothing is known of them, and nothing forgotten.
             unjoined: the compaction was a part of a larger one and left out directories below: the committed components
                 stay, or the Initiator would never look at what was left out again.
-            gone: the table or partition was dropped: forget all of its committed components.
+            gone: the table or partition was dropped: forget all of its committed components. The catalog is asked again
+                in the same transaction.
 
         Raises:
-            OwnershipLostError: the entry isn't ready for cleaning any more.
+            OwnershipLostError: the entry isn't ready for cleaning any more, or is in the catalog though it was gone.
         """
 
         def finish(connection: Connection) -> None:
@@ -172,7 +173,16 @@ class Cleaning:
             if gone or (covered and not unjoined):
                 forget_commits(connection, self._database, entry.entity, None if gone else covered)
             # Hive renames the entry with its table: what was forgotten above would be of the table that has the name now.
-            guard = [self._is_ready(entry), of_entity(self._schema.compaction_queue, "cq", entry.entity)]
+            queue, named = self._schema.compaction_queue.c, entry.entity
+            guard = [
+                self._is_ready(entry),
+                func.lower(queue.cq_database) == named.database,  # a client may have written it in capitals
+                func.lower(queue.cq_table) == named.table,
+                same(queue.cq_partition, named.partition),
+            ]
+            # After the deletion: one of this name that appeared since the catalog was read has commits of its own.
+            if gone and is_catalogued(connection, self._schema, named):
+                raise OwnershipLostError(f"{named} is in the catalog again")
             if not move_to_history(
                 connection, self._schema, guard, QueueState.SUCCEEDED, end=self._database.now, message=None
             ):

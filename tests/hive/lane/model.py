@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 _LIMIT_SECONDS = 120
 
 
+class KilledError(BaseException):
+    """As SIGKILL: nothing of the process runs after it."""
+
+
 @dataclass(frozen=True)
 class Statement:
     """

@@ -4,9 +4,15 @@ import re
 
 from sqlalchemy import select
 
+from compactor.metastore.txn.locks import AGENT
+from compactor.metastore.txn.snapshots import COMPACTION
+from compactor.roles import steps
+from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.worker.cancellation import DrainedError
 from compactor.roles.worker.older_snapshots import WAIT_SECONDS
+from compactor.roles.worker.worker import Worker
 from tests.counts import count
+from tests.hive.lane.model import KilledError
 from tests.hive.lane.table import PARTITIONS, LaneTable
 
 _OVERTAKEN = re.compile(
@@ -160,14 +166,61 @@ class Roles(LaneTable):
     def _size(self):
         return sum(1 for path in self.location.rglob("*") if path.is_dir()), len(self.world.services.queue.entries())
 
-    def ask(self, place, major):
+    def die(self):
+        """
+        A worker of another daemon dies between the rename and the commit; a third daemon clears up after it, and gives
+        its claim back.
+        """
+        self.world.settle_time()
+        if self.turns.waits:
+            return
+        other, third = self.world.new_services(), self.world.new_services()
+
+        def killed():
+            raise KilledError
+
+        self.world.at_step[steps.WORKER_PUBLISHED] = killed
+        worker = Worker(other, 9)
+        try:
+            self._heard(self.turns.run(worker.run_once))
+        except KilledError:
+            (entry,) = [one for one in third.queue.working() if one.worker_id == worker.worker_id]
+            self._say(f"{entry.id} died")
+            locks = self.hive.schema.hive_locks  # its lock has timed out by then (Hive 3.1)
+            silent = locks.update().where(locks.c.hl_txnid == 0, locks.c.hl_agent_info == AGENT)
+            self.hive.change(silent.values(hl_last_heartbeat=1_000))
+            self.party.call("performTimeOuts")
+            if Recovery(third).clear(entry):
+                third.queue.give_back(entry)
+        finally:
+            self.world.at_step.clear()
+            if self.turns.waits:
+                worker.cancel(DrainedError("the daemon stops"))
+                self._heard(self.turns.look())
+
+    def hive_claims(self, hours):
+        """Hive's Worker claimed the one entry so long ago, has opened its transaction, and works. Its transaction."""
+        queued, components = self.hive.schema.compaction_queue, self.hive.schema.txn_components
+        txn = self.hive.begin(age=0, kind=COMPACTION)
+        start = self.world.services.now_ms() - hours * 3_600_000
+        claim = {"cq_state": "w", "cq_worker_id": "hs2-33", "cq_start": start, "cq_txn_id": txn}
+        self.hive.change(queued.update().values(**claim, cq_highest_write_id=3))
+        row = {"tc_txnid": txn, "tc_database": "db", "tc_table": "t", "tc_operation_type": "c", "tc_writeid": 3}
+        self.hive.change(components.insert().values(row))
+        return txn
+
+    def ask_in_capitals(self, place, major):
+        """A client of the metastore's API names the database in other letters: for Hive that is another entry."""
+        self.ask(place, major, database="DB")
+
+    def ask(self, place, major, database="db"):
         """ALTER TABLE ... COMPACT."""
         partition = PARTITIONS[place] if self.partitioned else None
         if partition in self.catalogued:
             names = {"partitionname": partition} if partition else {}
             major |= self.insert_only and not self.party.hive_4  # which knows no minor one of such a table
             self.party.call(
-                "compact", {"dbname": "db", "tablename": "t", "type": "MAJOR" if major else "MINOR"} | names
+                "compact", {"dbname": database, "tablename": "t", "type": "MAJOR" if major else "MINOR"} | names
             )
 
     def restart(self):

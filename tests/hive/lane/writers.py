@@ -3,6 +3,8 @@ Hive's writers in the fast lane: statements that go on in steps, streams, commit
 Hive's own classes.
 """
 
+import contextlib
+
 from compactor.acid.row_id import encode
 from tests.counts import count
 from tests.hive.lane.model import Write
@@ -89,6 +91,19 @@ class Writers(LaneTable):
                 one.inserts.append((partition, key, (next(self.numbers), f"{kind}-{txn}")))
         self.open.append(one)
         return one
+
+    def write_nothing(self, place):
+        """A DELETE that hits nothing: it commits a write id, and leaves no file."""
+        partition = PARTITIONS[place] if self.partitioned else None
+        if partition not in self.catalogued or self.insert_only:
+            return
+        txn = self.hive.begin(age=0)
+        self.hive.allocate(txn, NAME)
+        if not self.hive.ask(txn, self.hive.component(NAME, partition, "w", "d"))[1]:
+            self.hive.abort(txn)
+            return
+        with contextlib.suppress(HiveError):  # of two writers of a partition one may lose
+            self.hive.commit(txn)
 
     def advance(self, one):
         """The tasks write their files; then partitions are made known."""
