@@ -110,10 +110,11 @@ def test_two_requests_at_once(lane_on):
         lane.write(INSERT)
     ask = {"dbname": "db", "tablename": "t"}
     one = lane.party.begin("compact", ask | {"type": "MAJOR"}, session="a", gated=True)
-    seen = ""
-    while not ("COMPACTION_QUEUE" in seen and one.at() == "COMMIT"):
-        seen = one.at() if one.at().startswith("INSERT") else seen
+    at, inserted = one.at(), False
+    while not (inserted and at == "COMMIT"):
+        inserted |= at.startswith('INSERT INTO "COMPACTION_QUEUE"')
         one.go()
+        at = one.at()
     two = lane.party.begin("compact", ask | {"type": "MINOR"}, session="b")
     two.look(2)
     one.finish()

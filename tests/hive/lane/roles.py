@@ -12,7 +12,7 @@ from compactor.roles.worker.cancellation import DrainedError
 from compactor.roles.worker.older_snapshots import WAIT_SECONDS
 from compactor.roles.worker.worker import Worker
 from tests.counts import count
-from tests.hive.lane.model import KilledError
+from tests.hive.lane.model import KilledError, Statement
 from tests.hive.lane.table import PARTITIONS, LaneTable
 
 _OVERTAKEN = re.compile(
@@ -165,6 +165,16 @@ class Roles(LaneTable):
 
     def _size(self):
         return sum(1 for path in self.location.rglob("*") if path.is_dir()), len(self.world.services.queue.entries())
+
+    def observe_minor(self, place):
+        """Two inserts and a minor whose cleaning waits for a first reader, and a second reader of its result."""
+        for _ in range(2):
+            self.write(Statement("insert", (place,)))
+        self.read()
+        self.ask(place, major=False)
+        self.work()
+        self.clean()
+        self.read()
 
     def die(self):
         """
