@@ -47,6 +47,21 @@ class Preempted:
         self._depth, self._inside = [], threading.local()
         self._dead, self._numbers = set(), 10
         self._cleaner = Cleaner(self._services())
+        self._acts = {
+            "write": self._write,
+            "inserts": self._inserts,
+            "read": self._read,
+            "end": self._end,
+            "purge": self._purge,
+            "ask": self._ask,
+            "minor": self._minor,
+            "compact": self._compact,
+            "work": self._work,
+            "clean": self._clean,
+            "house": self._house,
+            "restart": self._restart,
+            "recover": self._recover,
+        }
 
     def live(self, acts):
         """The history, as long as nothing is wrong."""
@@ -100,7 +115,7 @@ class Preempted:
         if act == "kill":
             raise KilledError
         with contextlib.suppress(HiveError):  # of two writers of one row the second is refused
-            getattr(self, f"_{act}")()
+            self._acts[act]()
         self._check()
 
     def _check(self):

@@ -88,8 +88,8 @@ def test_two_entries_of_one_table(lane_on, monkeypatch, version, guarded):
         monkeypatch.setattr("compactor.metastore.compaction_queue.claims.at_work_on", lambda *_: None)
     for _ in range(3):
         lane.write(INSERT)
-    for database, kind in (("db", "MAJOR"), ("DB", "MINOR")):
-        lane.party.call("compact", {"dbname": database, "tablename": "t", "type": kind})
+    lane.ask(0, True)
+    lane.ask_in_capitals(0, False)
     second, first = _work_on_both(lane)
     if guarded:
         assert second == "nothing is queued"
@@ -132,13 +132,8 @@ def _with_a_reader_of_a_minor(lane):
     lane.ask(0, True)
     lane.work()
     lane.clean()
-    for _ in range(3):
-        lane.write(INSERT)
-    lane.read()
-    lane.ask(0, False)
-    lane.work()
-    lane.clean()
-    lane.read()
+    lane.write(INSERT)
+    lane.observe_minor(0)
     lane.check()
 
 
