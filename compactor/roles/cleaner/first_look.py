@@ -98,7 +98,7 @@ def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Se
             return entry.id, {}
         except (CompactorError, OSError) as error:
             away.note(error)
-            _log.debug("entry.not_observed", id=entry.id, error=str(error))
+            _log.debug("entry.not_observed", entry=entry.id, error=str(error))
             return entry.id, None
 
     with ThreadPoolExecutor(services.settings.cleaner.threads, thread_name_prefix="observing") as pool:
