@@ -13,7 +13,15 @@ from compactor.settings.database import HIDDEN, DatabaseSettings
 from compactor.settings.roles import CleanerSettings, HousekeeperSettings, InitiatorSettings, WorkerSettings
 from compactor.settings.section import NotNegative, Seconds, Section
 from compactor.settings.stores import S3, Hdfs
-from compactor.settings.work import InsertOnly, LimitSettings, Recode, Spark, Splice, WarehouseSettings
+from compactor.settings.work import (
+    InsertOnly,
+    LimitSettings,
+    ReaderSettings,
+    Recode,
+    Spark,
+    Splice,
+    WarehouseSettings,
+)
 from compactor.settings.zookeeper import Members, ZooKeeper
 
 _EACH_WORKER = 4
@@ -86,6 +94,7 @@ class Settings(BaseSettings):
     splice: Splice = Splice()
     recode: Recode = Recode()
     insert_only: InsertOnly = InsertOnly()
+    readers: ReaderSettings = ReaderSettings()
     limits: LimitSettings = LimitSettings()
     warehouse: WarehouseSettings = WarehouseSettings()
     hdfs: Hdfs = Hdfs()

@@ -89,6 +89,12 @@ class InsertOnly(Section):
     file_bytes: ByteSize = Field(default=ByteSize(256 * MIB), ge=MIB)
 
 
+class ReaderSettings(Section):
+    """What the site's readers do where releases, or a site's own configuration, differ."""
+
+    orc_columns: Literal["auto", "position", "name"] = "auto"
+
+
 class WarehouseSettings(Section):
     """Where the compactor may write and delete."""
 
