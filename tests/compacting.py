@@ -7,6 +7,7 @@ import functools
 import pickle
 from dataclasses import dataclass, field, replace
 
+from compactor.acid.columns import column_rule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction
@@ -136,6 +137,7 @@ class Attempt:
             txns=ValidTxnList.parse(snapshot.txns) if hive_4 else None,
             visibility_txn=self.txn,
             host="testhost",
+            columns_by=column_rule(self.settings.readers.orc_columns, ledger.layout),
             stored=stored_as(facts_of(self.table)),
         )
         storage = self.storage or storage_for(str(self.location))
@@ -191,6 +193,7 @@ def directory_compaction(
     layout=LayoutVersion.HIVE_4,
     write_ids="db.t:100:9223372036854775807::",
     txn=1000,
+    orc_columns="auto",
 ):
     """
     A compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to
@@ -222,6 +225,7 @@ def directory_compaction(
         txns=ValidTxnList.parse(f"{txn}:{txn}:{txn}:") if hive_4 else None,
         visibility_txn=txn if hive_4 else None,
         host="testhost",
+        columns_by=column_rule(orc_columns, layout),
     )
     return Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import AcidDir, DirKind, base_name, delete_delta_name, delta_name
 from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
@@ -304,7 +305,11 @@ def compaction_plans() -> SearchStrategy[CompactionPlan]:
         outputs=st.lists(output, max_size=2).map(tuple),
         inputs=st.lists(file, max_size=2).map(tuple),
         format=st.builds(
-            FormatSpec, codec=text, bloom_columns=st.lists(text, max_size=2).map(tuple), bloom_fpp=st.floats(0, 1)
+            FormatSpec,
+            codec=text,
+            bloom_columns=st.lists(text, max_size=2).map(tuple),
+            bloom_fpp=st.floats(0, 1),
+            columns_by=st.sampled_from(ColumnRule),
         ),
         delete_scope=st.sampled_from(DeleteScope),
         aborted=st.lists(small, max_size=3).map(tuple),

@@ -7,7 +7,7 @@ Reads the files' text; opens no database. Source: Hive's MetastoreConf and HiveC
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -227,6 +227,9 @@ _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
     "housekeeper.history.refused": (_both("compactor.history.retention.refused"), _whole),
     "housekeeper.history.timeout_days": (_both("compactor.history.retention.timeout"), _in_days),
 }
+_POSITIONAL: Final = "orc.force.positional.evolution"
+_EVOLUTION: Final = "hive.exec.schema.evolution"
+_LEVEL: Final = "orc.force.positional.evolution.level"
 _DELAY: Final = "hive.compactor.delayed.cleanup.enabled"
 _RETENTION: Final = "hive.compactor.cleaner.retention.time.seconds"
 
@@ -273,6 +276,8 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
                 taken.append(Taken(f"worker.pools.{pool[1]}", str(int(one.value)), one.source))
             else:
                 notes.append(f"{one.source} = {one.value}: pool {pool[1]} has no workers until worker.pools names it")
+    if (columns := orc_columns(found)) is not None:
+        taken.append(Taken("readers.orc_columns", columns.value, columns.source))
     places = [one for name in _WAREHOUSES if (one := first((name, f"hive.{name}"))) is not None]
     if places:
         store = one.value.rstrip("/") if (one := first(_DEFAULT_STORE)) is not None else "the default file system's "
@@ -291,6 +296,27 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
 def _first(found: Mapping[str, Property], names: Sequence[str]) -> Property | None:
     """The property that counts: the first of these names that has a value."""
     return next((found[name] for name in names if name in found and found[name].value), None)
+
+
+def orc_columns(found: Mapping[str, Property]) -> Property | None:
+    """
+    `readers.orc_columns` as a configuration says it, under the name of Hive's property; None: as delivered.
+
+    Without schema evolution Hive 4 finds columns by their names in queries without a job, and by their places in jobs.
+    Source: Hive 4's FetchOperator.ensureCorrectSchemaEvolutionConfigs.
+    """
+    said = {name: one for name in (_POSITIONAL, _EVOLUTION) if (one := found.get(name)) and _truth(one) is not None}
+    by_position = _truth(said[_POSITIONAL]) if _POSITIONAL in said else None
+    if _EVOLUTION in said and not _truth(said[_EVOLUTION]) and by_position is not False:
+        return replace(said[_EVOLUTION], value="both")
+    if by_position is None:
+        return None
+    return replace(said[_POSITIONAL], value="position" if by_position else "name")
+
+
+def _truth(one: Property) -> bool | None:
+    """As Hadoop's Configuration.getBoolean: anything else is the default."""
+    return {"true": True, "false": False}.get(one.value.strip().lower())
 
 
 def txn_timeout(found: Mapping[str, Property]) -> TimeOut:
@@ -373,6 +399,10 @@ def clashes(found: Mapping[str, Property]) -> list[Clash]:
     if threads is not None and threads.value not in {"0", "-1"}:
         remedy = "set it to 0, or Hive's workers share the queue with this daemon's"
         said.append(Clash(f"{threads.source} is {threads.value}", remedy))
+    level = _first(found, (_LEVEL,))
+    if level is not None and level.value != "1":
+        remedy = "leave it at 1: this daemon takes the fields of structs for those of their names, as Hive delivers it"
+        said.append(Clash(f"{level.source} is {level.value}", remedy))
     return said
 
 

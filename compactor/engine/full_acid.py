@@ -49,7 +49,8 @@ def plan_full_acid(
     reads = read_tails(storage, location, wanted, zones=selection.layout is LayoutVersion.HIVE_3)
     tails: dict[str, Tail] = {read.file.path: read.tail for read in reads if read.tail is not None}
     columns = row_type(selection.spec.columns)
-    facts = {read.file.path: file_facts(read, columns, layout=selection.layout) for read in reads}
+    rule = selection.spec.columns_by
+    facts = {read.file.path: file_facts(read, columns, rule, layout=selection.layout) for read in reads}
     chosen = choose_format(
         selection.spec,
         selection.layout,
@@ -62,7 +63,7 @@ def plan_full_acid(
         if read.tail is not None and read.tail.is_acid and read.file.role is not FileRole.DELETE_DELTA:
             why = compatible(read.tail, output)
             if why is not None:
-                facts[read.file.path] = file_facts(read, columns, why, layout=selection.layout)
+                facts[read.file.path] = file_facts(read, columns, rule, why, layout=selection.layout)
     prepared = prepare(selection, facts)
     deletes = Deletes(storage, location, prepared.deletes, tails, selection.aborted, sizes.events)
     own = selection.min_write_id if prepared.delete_scope is DeleteScope.OWN else None

@@ -6,18 +6,18 @@ tails say.
 was used least recently.
 """
 
-import re
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import LayoutVersion
-from compactor.acid.types import HiveType, Kind
+from compactor.acid.types import HiveType
 from compactor.engine.staging.directory import at_once
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
@@ -44,7 +44,6 @@ _TURNS: Final = 4
 """How often each of many readers is given files, so that a slow one doesn't keep the others waiting."""
 LONG: Final = struct.Struct(">q")
 SIDE_FILE_LIMIT: Final = 64 << 20
-_POSITIONAL: Final = re.compile(r"_col\d+")
 
 
 class OpenInputs:
@@ -241,12 +240,18 @@ def _logical_length(storage: Storage, location: str, file: InputFile) -> int | N
 
 
 def file_facts(
-    read: ReadFile, columns: HiveType, not_copyable: str | None = None, *, layout: LayoutVersion = LayoutVersion.HIVE_4
+    read: ReadFile,
+    columns: HiveType,
+    rule: ColumnRule,
+    not_copyable: str | None = None,
+    *,
+    layout: LayoutVersion = LayoutVersion.HIVE_4,
 ) -> FileFacts:
     """
     The facts of a file that planning needs; `Deletes.look` fills in later whether delete events hit its stripes.
 
     Args:
+        rule: how the table's readers find its columns in the file.
         not_copyable: why stripes of the file can't be copied; None: they can.
         layout: the Hive release whose readers must read the same rows after the compaction.
     """
@@ -263,19 +268,18 @@ def file_facts(
         block_size=tail.block_size,
         logical_length=file.logical_length,
         not_copyable=not_copyable,
-        unknown_columns=tuple(unknown_columns(tail.row_tree, columns)),
-        schema_problem=None if not_copyable is None and tail.is_acid else _problem(tail, columns, layout),
+        schema_problem=_problem(tail, columns, rule, layout),
         zone=read.zone,
     )
 
 
-def _problem(tail: Tail, columns: HiveType, layout: LayoutVersion) -> str | None:
+def _problem(tail: Tail, columns: HiveType, rule: ColumnRule, layout: LayoutVersion) -> str | None:
     """Why the rows can't be converted to the table's columns; None: they can."""
-    if layout is LayoutVersion.HIVE_3 and widens_float(tail.row_tree, columns):
+    if layout is LayoutVersion.HIVE_3 and widens_float(tail.row_tree, columns, rule):
         why = "a float column has become a double, which Hive 3.1 reads by its decimal digits: it would read other values after a compaction"
         return f"{why}; INSERT OVERWRITE of the table or partition from itself mends it"
     try:
-        conversion(tail.row_tree, columns, "its columns", ROW_COLUMN)
+        conversion(tail.row_tree, columns, "its columns", ROW_COLUMN, rule)
     except RefusedError as error:
         return error.message
     return None
@@ -302,26 +306,3 @@ def _stripe_facts(tail: Tail, index: int) -> StripeFacts:
         values=values,
         removable=removable(tail, index),
     )
-
-
-def unknown_columns(found: HiveType, wanted: HiveType, prefix: str = "") -> Iterator[str]:
-    """
-    Fields of a file that the table doesn't have, also inside structs: compaction would drop them for good.
-
-    Columns are matched by their exact names, as in Hive; a file whose columns are all `_col<n>` is read by position.
-    """
-    if found.kind is not Kind.STRUCT or wanted.kind is not Kind.STRUCT:
-        pairs = zip(found.children, wanted.children, strict=False) if found.kind is wanted.kind else ()
-        for one, other in pairs:
-            yield from unknown_columns(one, other, prefix)
-        return
-    if not prefix and found.names and all(_POSITIONAL.fullmatch(name) for name in found.names):
-        yield from found.names[len(wanted.children) :]
-        return
-    known = dict(zip(wanted.names, wanted.children, strict=True))
-    for name, child in zip(found.names, found.children, strict=True):
-        target = known.get(name)
-        if target is None:
-            yield f"{prefix}{name}"
-        else:
-            yield from unknown_columns(child, target, f"{prefix}{name}.")

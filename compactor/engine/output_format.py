@@ -25,4 +25,5 @@ def output_format(columns: Sequence[tuple[str, str]], spec: FormatSpec) -> Outpu
         bloom_columns=spec.bloom_columns,
         bloom_fpp=spec.bloom_fpp,
         one_zone=spec.one_zone,
+        columns_by=spec.columns_by,
     )

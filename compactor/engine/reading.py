@@ -79,13 +79,15 @@ class PartitionReading:
                 f"{spec.name} is insert-only: its rows have no ROW__ID to go by, and its files keep no digest of their inputs",
             )
         self._storage, self.location, listing = _listed(storage, location)
-        self.columns = spec.columns
-        self.row = output_format(spec.columns, FormatSpec()).row
+        self.format = output_format(spec.columns, FormatSpec(columns_by=spec.columns_by))
+        self.row = self.format.row
         write_ids = snapshot.write_ids
         state = resolve(listing, write_ids, snapshot.txns, snapshot.layout)
         self._selection = everything(state, spec, snapshot.layout, write_ids)
         reads = read_tails(storage, self.location, [file for file in self._selection.all_files if file.length])
-        prepared = prepare(self._selection, {read.file.path: file_facts(read, self.row) for read in reads})
+        prepared = prepare(
+            self._selection, {read.file.path: file_facts(read, self.row, spec.columns_by) for read in reads}
+        )
         self._buckets = prepared.buckets
         self._deletes = [source.file for source in prepared.deletes]
         self._inputs = OpenInputs(storage, self.location)
@@ -123,10 +125,7 @@ class PartitionReading:
             else None
         )
         row_filter = RowFilter(events, self._invisible)
-        return [
-            SourceRows(source, output_format(self.columns, FormatSpec()), row_filter, RowTally(), digester=digester)
-            for source in sources
-        ]
+        return [SourceRows(source, self.format, row_filter, RowTally(), digester=digester) for source in sources]
 
     def digest(self) -> Digest:
         """The digest of all visible rows."""

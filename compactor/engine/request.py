@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.metastore.model import QueueEntry, TableFacts
@@ -23,6 +24,7 @@ class CompactionRequest:
         location: the directory of the partition, or of an unpartitioned table; a Hadoop path string.
         txns: the transactions by which a `_v` suffix is judged, the compaction's own not valid; None on Hive 3.1.
         visibility_txn: the compaction's own transaction; None on Hive 3.1.
+        columns_by: how the table's readers find its columns in an ORC file.
         root: the warehouse root that contains a local location; see `beneath.RootOf`.
         stored: how the directory's files are read; needed of insert-only tables.
     """
@@ -36,6 +38,7 @@ class CompactionRequest:
     txns: ValidTxnList | None
     visibility_txn: int | None
     host: str
+    columns_by: ColumnRule
     root: str | None = None
     stored: StoredAs = NOT_STORED
 
@@ -67,6 +70,7 @@ class CompactionRequest:
         return TableSpec(
             name=str(self.entry.entity),
             columns=tuple((column.name, column.type) for column in self.table.columns),
+            columns_by=self.columns_by,
             insert_only=self.table.insert_only,
             transactional=self.table.transactional,
             sorted=self.table.sorted,

@@ -21,6 +21,7 @@ from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
 from compactor.orc.digests.digest import Digester
 from compactor.orc.digests.digest_values import struct_of
+from compactor.orc.digests.moved import MovedValues
 from compactor.orc.events.deletes import DeleteEvents, visible
 from compactor.orc.events.keys import INSERT, key_columns, stripe_bounds
 from compactor.orc.format.key_columns import KeyColumns
@@ -190,7 +191,14 @@ class SourceRows:
         check_recodable(output.row, tail.name)
         self._source, self._filter, self._tally, self._python = source, row_filter, tally, python
         self._digester, self._row = digester, output.row
-        self._conversion: Conversion | None = conversion(tail.row_tree, output.row, tail.name, ROW_COLUMN)
+        self._conversion: Conversion | None = conversion(
+            tail.row_tree, output.row, tail.name, ROW_COLUMN, output.columns_by
+        )
+        self._moved = (
+            MovedValues(tail.row_tree, output.row, output.columns_by, tail.name)
+            if self._conversion is not None and digester is not None
+            else None
+        )
         self._schema = pa.schema(list(arrow_type(output.types, 0)))
         self._nested = has_nested(output.row)
         self._unions = tail.tree.holds((Kind.UNION,))
@@ -256,7 +264,9 @@ class SourceRows:
                 Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values"
             )
         if self._conversion is not None:
-            row = self._conversion.array(row)
+            before, row = row, self._conversion.array(row)
+            if self._moved is not None:
+                self._moved.check(keys, before, row)
         made = pa.RecordBatch.from_arrays([*five, row], schema=self._schema)
         return Chunk(keys, ArrowRows((made,), self._nested), zone)
 
@@ -299,6 +309,9 @@ class SourceRows:
         if any(value is None for value in values):
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} has rows without values")
         rows = values if self._conversion is None else [self._conversion.value(value) for value in values]
+        if self._moved is not None:
+            before = struct_of(PythonRows([(value,) for value in values]), self._source.tail.row_tree)
+            self._moved.check(keys, before, struct_of(PythonRows([(row,) for row in rows]), self._row))
         return list(zip(*(column.tolist() for column in keys.columns), rows, strict=True))
 
     def _check(self, keys: KeyColumns, stripe: int) -> None:

@@ -32,15 +32,8 @@ def check_file(spec: TableSpec, file: InputFile, facts: FileFacts) -> None:
         raise RefusedError(Reason.UNKNOWN_NAME, f"{place} holds ROW__IDs under the name of a file without")
     if not file.raw and not facts.acid:
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{place} doesn't have the ACID columns that its name promises")
-    if file.role is not FileRole.DELETE_DELTA:
-        if facts.unknown_columns:
-            missing = ", ".join(facts.unknown_columns)
-            raise RefusedError(
-                Reason.SCHEMA_MISMATCH,
-                f"{place} has columns that the table doesn't have (any more): {missing}; compaction would lose them for good",
-            )
-        if facts.schema_problem:
-            raise RefusedError(Reason.SCHEMA_MISMATCH, f"{place}: {facts.schema_problem}")
+    if file.role is not FileRole.DELETE_DELTA and facts.schema_problem:
+        raise RefusedError(Reason.SCHEMA_MISMATCH, f"{place}: {facts.schema_problem}")
     if facts.acid:
         _check_stripes(place, file, facts)
     if file.raw and file.bucket > MAX_BUCKET:

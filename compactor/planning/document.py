@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.errors import UsageError
@@ -277,6 +278,7 @@ class FormatSpec:
     Args:
         stripe_bytes: size of a recoded stripe in the writer's memory.
         stripe_rows: most rows of a recoded stripe; None: as many as fill `stripe_bytes`.
+        columns_by: how the table's readers find its columns in the inputs.
     """
 
     codec: str = "zlib"
@@ -287,6 +289,7 @@ class FormatSpec:
     bloom_columns: tuple[str, ...] = ()
     bloom_fpp: float = 0.05
     one_zone: bool = False
+    columns_by: ColumnRule = ColumnRule.NAME
 
 
 @dataclass(frozen=True, slots=True)

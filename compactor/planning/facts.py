@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.row_id import RowKey
 
 LOWEST = -(1 << 63)
@@ -71,10 +72,12 @@ class TableSpec:
         parameters: table parameters, keys as the catalog has them.
         properties: properties of the request (WITH OVERWRITE TBLPROPERTIES), which override `parameters`.
         file_format: of an insert-only table or partition, as `planning.insert_only.formats.format_of` says.
+        columns_by: how the table's readers find its columns in an ORC file.
     """
 
     name: str
     columns: tuple[tuple[str, str], ...]
+    columns_by: ColumnRule
     insert_only: bool = False
     transactional: bool = True
     sorted: bool = False
@@ -165,8 +168,7 @@ class FileFacts:
         path: relative to the partition directory.
         acid: has the six ACID columns; otherwise its rows get synthetic ROW__IDs.
         not_copyable: why the file's stripes can't be copied as bytes (types, codec, stride, writer …); None: they can.
-        unknown_columns: columns of the file that the table doesn't have (any more).
-        schema_problem: a sentence when the file's types can't become the table's without loss.
+        schema_problem: why the file's columns can't become the table's without loss; None: they can.
         codec: `zlib`, `none` …; for the choice of the output's format.
         stride: rows per index entry, 0: no index; for the choice of the output's format.
         zone: time zone of the first stripe's timestamps; with all known writers, also of all other stripes. None where
@@ -182,7 +184,6 @@ class FileFacts:
     block_size: int = 262_144
     logical_length: int | None = None
     not_copyable: str | None = None
-    unknown_columns: tuple[str, ...] = ()
     schema_problem: str | None = None
     zone: str | None = None
 

@@ -85,6 +85,7 @@ def choose_format(
         bloom_columns=bloom,
         bloom_fpp=_share(spec, "orc.bloom.filter.fpp", 0.01),
         one_zone=layout is LayoutVersion.HIVE_3,
+        columns_by=spec.columns_by,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from compactor.acid.columns import ColumnRule, column_rule
 from compactor.acid.compaction import LayoutVersion
 from compactor.control import Control
 from compactor.coordination import Alone, Coordinator, open_coordinator
@@ -159,6 +160,11 @@ class Services:
     @property
     def layout(self) -> LayoutVersion:
         return self.database.schema.version
+
+    @property
+    def columns_by(self) -> ColumnRule:
+        """How the site's readers find a table's columns in an ORC file."""
+        return column_rule(self.settings.readers.orc_columns, self.layout)
 
     @property
     def hive_4(self) -> bool:

@@ -92,7 +92,7 @@ class InsertOnly(Section):
 class ReaderSettings(Section):
     """What the site's readers do where releases, or a site's own configuration, differ."""
 
-    orc_columns: Literal["auto", "position", "name"] = "auto"
+    orc_columns: Literal["auto", "position", "name", "both"] = "auto"
 
 
 class WarehouseSettings(Section):

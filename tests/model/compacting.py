@@ -8,6 +8,7 @@ runs and committed after.
 import shutil
 from dataclasses import dataclass
 
+from compactor.acid.columns import column_rule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
@@ -64,6 +65,7 @@ class Engine:
             txns=ValidTxnList.parse(txns) if txns is not None else None,
             visibility_txn=txn,
             host="test",
+            columns_by=column_rule(self.settings.readers.orc_columns, layout),
             stored=compacting.stored_as(facts),
         )
         compaction = Compaction(request, LocalStorage(), self.submitter, self.settings)

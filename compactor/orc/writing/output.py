@@ -4,11 +4,11 @@ Properties of an output file, and whether an input's stripes may be copied into 
 Pure decisions on tails. Source: docs/orc.md; Java's OrcFile.mergeFiles for the list of what has to agree.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.acid.columns import ColumnRule, by_place
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
 from compactor.orc.events.keys import stripe_bounds
@@ -21,7 +21,6 @@ DEFAULT_BLOCK: Final = 256 << 10
 DEFAULT_STRIPE: Final = 64 << 20
 DEFAULT_STRIDE: Final = 10_000
 _VERSION: Final = (0, 12)
-_POSITIONAL: Final = re.compile(r"_col\d+")
 _CALENDAR_KINDS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _GREGORIAN_DAY: Final = -141_427
 """1582-10-15, the first day on which both calendars agree, in days from 1970."""
@@ -45,6 +44,7 @@ class OutputFormat:
         bloom_columns: names of top-level table columns that get Bloom filters in recoded stripes.
         bloom_fpp: rate of false positives of the Bloom filters.
         one_zone: timestamps of different time zones may not share the file (`compactor.orc.format.zones.may_follow`).
+        columns_by: how the table's readers find its columns in the inputs.
     """
 
     types: HiveType
@@ -56,6 +56,7 @@ class OutputFormat:
     bloom_columns: tuple[str, ...] = ()
     bloom_fpp: float = 0.01
     one_zone: bool = False
+    columns_by: ColumnRule = ColumnRule.NAME
 
     def __post_init__(self) -> None:
         if self.stride < 1 or not 0 < self.block_size < 1 << 23:
@@ -71,14 +72,6 @@ class OutputFormat:
     def row(self) -> HiveType:
         """The struct of the table's columns."""
         return self.types.children[-1] if self.is_acid else self.types
-
-
-def positional(row: HiveType) -> bool:
-    """
-    Whether a file's columns have no names of their own (`_col0`, `_col1` … of old CTAS files): Hive then matches them
-    by position.
-    """
-    return bool(row.names) and all(_POSITIONAL.fullmatch(name) for name in row.names)
 
 
 def compatible(tail: Tail, output: OutputFormat, stripe: int | None = None) -> str | None:
@@ -140,7 +133,7 @@ def common_calendar(tails: Iterable[Tail]) -> int:
 def _same_types(tail: Tail, output: OutputFormat) -> bool:
     if tail.is_acid != output.is_acid:
         return False
-    return same_layout(tail.row_tree, output.row, names=not positional(tail.row_tree))
+    return same_layout(tail.row_tree, output.row, names=not by_place(tail.row_tree, output.columns_by))
 
 
 def _indifferent(tail: Tail) -> bool:

@@ -1,9 +1,9 @@
 """
 Converts rows of an older schema to the table's current one.
 
-Columns and struct fields are found by their exact names; a column that the file lacks is NULL; a type may become a
-wider one that holds every value. Every other change is refused: a reader would see changed values, and compaction would
-make that permanent.
+Columns are found as `ColumnRule` says, struct fields by their exact names; a column that the file lacks is NULL; a type
+may become a wider one that holds every value. Every other change is refused: a reader would see changed values, and
+compaction would make that permanent.
 Source: Hive's OrcInputFormat.getDesiredRowTypeDescr; ORC's SchemaEvolution and ConvertTreeReaderFactory; docs/orc.md.
 """
 
@@ -14,11 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.acid.columns import ColumnRule, by_place, disputed, places, unread
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
 from compactor.orc.format.schema import same_layout
 from compactor.orc.reading.arrow import arrow_type
-from compactor.orc.writing.output import positional
 from compactor.reasons import Reason
 
 _DIGITS: Final[Mapping[Kind, int]] = {Kind.BYTE: 3, Kind.SHORT: 5, Kind.INT: 10, Kind.LONG: 19}
@@ -43,7 +43,9 @@ class Conversion(ABC):
         """Convert one value; never called with None."""
 
 
-def conversion(source: HiveType, target: HiveType, where: str, first_column: int) -> Conversion | None:
+def conversion(
+    source: HiveType, target: HiveType, where: str, first_column: int, rule: ColumnRule
+) -> Conversion | None:
     """
     The conversion of a file's rows to the table's; None when the file's rows need none.
 
@@ -52,6 +54,7 @@ def conversion(source: HiveType, target: HiveType, where: str, first_column: int
         target: the table's row struct.
         where: the file, for messages.
         first_column: column id of the target's row struct; determines the field names of new arrays.
+        rule: how the table's readers find its columns in the file.
 
     Raises:
         RefusedError: SCHEMA_MISMATCH; the file has a column that the table lacks, a type that doesn't fit the table's
@@ -63,29 +66,45 @@ def conversion(source: HiveType, target: HiveType, where: str, first_column: int
     if any(node.kind is Kind.DECIMAL and not node.precision for node in source.walk()):
         what = "the file's decimals have no precision (Hive 0.11 and 0.12 wrote them so, each value with a scale of its own); they can't be rewritten without loss"
         raise _refused(where, what)
-    by_position = positional(source)
+    if rule is ColumnRule.BOTH and (apart := disputed(source, target)):
+        raise _refused(
+            where,
+            f"readers by position and readers by name take other columns of the file for {', '.join(apart)}, and the site has both "
+            "(readers.orc_columns)",
+        )
+    by_position = by_place(source, rule)
+    if lost := unread(source, target, rule):
+        how = "columns by their places" if by_position else "columns by their names"
+        inside = ", and fields of structs by their names" if any("." in name for name in lost) and by_position else ""
+        raise _refused(
+            where,
+            f"the table's readers, which find {how}{inside}, read nothing from {', '.join(lost)} (dropped or renamed, or in other letters): "
+            "compaction would lose these values for good",
+        )
     if same_layout(source, target, names=not by_position):
         return None
     return _struct(source, target, where, "", first_column, by_position=by_position)
 
 
-def widens_float(source: HiveType, target: HiveType) -> bool:
+def widens_float(source: HiveType, target: HiveType, rule: ColumnRule) -> bool:
     """
     Whether a float column, at any depth, has become a double.
 
     Hive 3.1 reads such a value by its decimal digits, 1.1 as 1.1; every other reader keeps the number,
     1.100000023841858.
     """
+    return _widens_float(source, target, by_position=by_place(source, rule))
+
+
+def _widens_float(source: HiveType, target: HiveType, *, by_position: bool) -> bool:
     if (source.kind, target.kind) == (Kind.FLOAT, Kind.DOUBLE):
         return True
-    if source.kind is Kind.STRUCT and not positional(source):
-        now = dict(zip(target.names, target.children, strict=False))
-        return any(
-            widens_float(child, now[name])
-            for name, child in zip(source.names, source.children, strict=True)
-            if name in now
-        )
-    return any(widens_float(before, after) for before, after in zip(source.children, target.children, strict=False))
+    if (source.kind, target.kind) == (Kind.STRUCT, Kind.STRUCT):
+        found = zip(target.children, places(source, target, by_position=by_position), strict=True)
+        pairs = [(source.children[place], child) for child, place in found if place is not None]
+    else:
+        pairs = list(zip(source.children, target.children, strict=False))
+    return any(_widens_float(before, after, by_position=False) for before, after in pairs)
 
 
 def _convert(source: HiveType, target: HiveType, where: str, path: str, column: int) -> Conversion:
@@ -123,12 +142,11 @@ def _convert(source: HiveType, target: HiveType, where: str, path: str, column: 
 
 
 def _struct(source: HiveType, target: HiveType, where: str, path: str, column: int, *, by_position: bool) -> "_Struct":
-    places = {str(number) if by_position else name: number for number, name in enumerate(source.names)}
     fields: list[tuple[int, Conversion] | None] = []
     types: list[Any] = []
     child_column = column + 1
-    for number, (name, child) in enumerate(zip(target.names, target.children, strict=True)):
-        place = places.pop(str(number) if by_position else name, None)
+    found = places(source, target, by_position=by_position)
+    for name, child, place in zip(target.names, target.children, found, strict=True):
         inner = f"{path}.{name}" if path else name
         if place is None and child.holds((Kind.UNION,)):
             what = f"column {inner} is {child} and isn't in the file; NULL in a union can't be rewritten (Arrow would make it a value of the first alternative)"
@@ -138,13 +156,6 @@ def _struct(source: HiveType, target: HiveType, where: str, path: str, column: i
         )
         types.append(arrow_type(child, child_column))
         child_column += sum(1 for _ in child.walk())
-    if places:
-        extra = ", ".join(source.names[place] for place in places.values())
-        raise _refused(
-            where,
-            f"the file's {f'struct {path}' if path else 'rows'} have {extra}, which the table hasn't (dropped, renamed, or in other letters than Hive looks for): "
-            "compaction would lose their values",
-        )
     return _Struct(fields, types, arrow_type(target, column))
 
 

@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.common.ValidTxnList;
 import org.apache.hadoop.hive.common.ValidWriteIdList;
+import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.ql.exec.SerializationUtilities;
 import org.apache.hadoop.hive.ql.exec.Utilities;
 import org.apache.hadoop.hive.ql.exec.vector.VectorExtractRow;
@@ -60,7 +61,8 @@ public final class Judge {
   private static final List<Object> KRYOS = new ArrayList<>();
   private static final AtomicInteger REQUESTS = new AtomicInteger();
 
-  static final JobConf DEFAULTS = new JobConf();
+  /** As the release delivers it: HiveConf's own defaults, such as orc.force.positional.evolution, over Hadoop's and ORC's. */
+  static final JobConf DEFAULTS = new JobConf(new HiveConf());
 
   static {
     DEFAULTS.size();  // reads the files of Hadoop's defaults, which then needn't be read for each request

@@ -2,6 +2,7 @@
 
 import pytest
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.row_id import RowKey, encode
 from compactor.engine.delete_files import Deletes
 from compactor.engine.inputs import file_facts, read_tails
@@ -46,7 +47,7 @@ def test_a_file_is_read_for_the_buckets_in_it(tmp_path, stride):
         )
     storage = Counting()
     reads = read_tails(storage, str(tmp_path), files)
-    sources = [SegmentSource(read.file, file_facts(read, ROW)) for read in reads]
+    sources = [SegmentSource(read.file, file_facts(read, ROW, ColumnRule.NAME)) for read in reads]
     storage.opened.clear()
     deletes = Deletes(storage, str(tmp_path), sources, {read.file.path: read.tail for read in reads}, [8], 100)
     assert deletes.buckets() == (0, 1)

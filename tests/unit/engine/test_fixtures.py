@@ -2,6 +2,7 @@
 
 import pytest
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction
@@ -37,6 +38,7 @@ def request_for(table, location, partition, kind):
         txns=ValidTxnList(TXN, tuple({*txns.open, TXN}), txns.aborted),
         visibility_txn=TXN,
         host="testhost",
+        columns_by=ColumnRule.POSITION,
     )
 
 

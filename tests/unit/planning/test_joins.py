@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.acid.columns import ColumnRule
 from compactor.planning.document import Action, FileJoin, FileRole, InputFile
 from compactor.planning.facts import FileFormat, PartFacts, StoredAs, TableSpec, WholeFacts
 from compactor.planning.format import kept_from, part_bytes
@@ -185,7 +186,9 @@ def test_text_is_joined_where_each_line_stands_for_itself(stored: StoredAs, name
 )
 def test_a_table_says_how_large_its_parts_are(kind: str, parameters: dict[str, str], part: int, least: int) -> None:
     """What is written anew gets the size that the table's writers make, and from half of that on it is kept."""
-    spec = TableSpec("db.t", (("a", "int"),), insert_only=True, parameters=parameters, file_format=FileFormat(kind))
+    spec = TableSpec(
+        "db.t", (("a", "int"),), ColumnRule.NAME, insert_only=True, parameters=parameters, file_format=FileFormat(kind)
+    )
     size = part_bytes(spec, 64 * MIB)
     assert (size, kept_from(8 * MIB, size)) == (part, least)
 

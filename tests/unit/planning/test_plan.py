@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, encode
@@ -48,7 +49,7 @@ def selected(
     write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", hwm, (), aborted))
     txn = 99 if layout is LayoutVersion.HIVE_4 else None
     state = resolve(listing(entries), write_ids, ValidTxnList(99, (99,)) if txn else None, layout)
-    return select(state, TableSpec("db.t", columns), kind, layout, write_ids, txn)
+    return select(state, TableSpec("db.t", columns, ColumnRule.NAME), kind, layout, write_ids, txn)
 
 
 def stripe(write_id, index=0, rows=100, size=16 * MIB, bucket=BUCKET, **more):
@@ -141,7 +142,6 @@ def test_the_base_that_hive_made_of_originals_alone(layout):
     ("changes", "reason"),
     [
         ({"acid": False}, Reason.CORRUPT_FILE),
-        ({"unknown_columns": ("gone",)}, Reason.SCHEMA_MISMATCH),
         ({"schema_problem": "a: string can't become int"}, Reason.SCHEMA_MISMATCH),
     ],
 )
@@ -280,7 +280,7 @@ def test_format_of_the_largest_input_unless_something_else_is_asked_for():
         facts("a", stripe(1, size=64 * MIB), codec="snappy", stride=5000),
         facts("b", stripe(2, size=MIB), codec="zlib"),
     ]
-    plain = TableSpec("db.t", ())
+    plain = TableSpec("db.t", (), ColumnRule.NAME)
     assert (
         choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB).codec,
         choose_format(plain, LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB).stride,
@@ -305,7 +305,11 @@ def test_format_of_the_largest_input_unless_something_else_is_asked_for():
 def test_format_without_a_model():
     """Files of a streaming writer have no index and no codec: they are no model."""
     assert choose_format(
-        TableSpec("db.t", ()), LayoutVersion.HIVE_4, [facts("a", stripe(1), codec="none", stride=0)], 64 * MIB, 8 * MIB
+        TableSpec("db.t", (), ColumnRule.NAME),
+        LayoutVersion.HIVE_4,
+        [facts("a", stripe(1), codec="none", stride=0)],
+        64 * MIB,
+        8 * MIB,
     ) == FormatSpec(bloom_fpp=0.01, stripe_rows=100)
 
 
@@ -316,7 +320,7 @@ def test_recoded_stripes_are_as_large_as_those_that_are_kept():
         facts("b", stripe(2, rows=200)),
         facts("c", stripe(3, rows=9000), acid=False),
     ]
-    spec = TableSpec("db.t", (("a", "int"),))
+    spec = TableSpec("db.t", (("a", "int"),), ColumnRule.NAME)
     sized = replace(spec, parameters={"orc.stripe.size": "1000000"})
     chosen = [
         choose_format(*asked, 64 * MIB, 8 * MIB).stripe_rows
@@ -334,6 +338,7 @@ def test_bloom_columns_are_those_of_the_table():
     spec = TableSpec(
         "db.t",
         (("a", "int"), ("B", "int")),
+        ColumnRule.NAME,
         parameters={"orc.bloom.filter.columns": "b, nothing", "orc.bloom.filter.fpp": "0.1"},
     )
     found = choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB, 8 * MIB)
@@ -346,7 +351,7 @@ def test_an_index_is_always_written():
     compacted all the same.
     """
     files = [facts("a", stripe(1), stride=5000)]
-    spec = TableSpec("db.t", (("a", "int"),), parameters={"orc.create.index": "false"})
+    spec = TableSpec("db.t", (("a", "int"),), ColumnRule.NAME, parameters={"orc.create.index": "false"})
     assert choose_format(spec, LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB).stride == 5000
     for asked in ("0", "-1", "999", "1e30"):
         assert (
@@ -363,8 +368,12 @@ def test_an_index_is_always_written():
 
 def test_sizes_out_of_all_measure_are_brought_back_into_it():
     """Block and stripe sizes that no writer takes; the smallest and the largest that ours takes are used instead."""
-    small = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "0", "orc.stripe.size": "-1"})
-    large = TableSpec("db.t", (("a", "int"),), parameters={"orc.compress.size": "1e30", "orc.stripe.size": "1e30"})
+    small = TableSpec(
+        "db.t", (("a", "int"),), ColumnRule.NAME, parameters={"orc.compress.size": "0", "orc.stripe.size": "-1"}
+    )
+    large = TableSpec(
+        "db.t", (("a", "int"),), ColumnRule.NAME, parameters={"orc.compress.size": "1e30", "orc.stripe.size": "1e30"}
+    )
     chosen = [choose_format(spec, LayoutVersion.HIVE_4, [], 64 * MIB, 8 * MIB) for spec in (small, large)]
     assert [(one.block_size, one.stripe_bytes) for one in chosen] == [(65_536, MIB), (4 * MIB, 1024 * MIB)]
 
@@ -378,7 +387,11 @@ def test_properties_that_are_no_such_numbers_are_refused(name, value):
     """One sentence that names the table, the property and its value."""
     with pytest.raises(RefusedError, match=name) as caught:
         choose_format(
-            TableSpec("db.t", (("a", "int"),), parameters={name: value}), LayoutVersion.HIVE_4, [], 64 * MIB, 8 * MIB
+            TableSpec("db.t", (("a", "int"),), ColumnRule.NAME, parameters={name: value}),
+            LayoutVersion.HIVE_4,
+            [],
+            64 * MIB,
+            8 * MIB,
         )
     assert caught.value.reason is Reason.UNSUPPORTED_FORMAT
 
@@ -550,7 +563,7 @@ def test_small_inserts_are_written_again_a_few_times_only(inserts):
 @given(st.integers(MIB, 64 * MIB), st.integers(2, 6))
 def test_stripes_that_are_small_on_purpose_are_copied(asked, count):
     """A table whose `orc.stripe.size` is below `splice.min_stripe_bytes` is not written again by each compaction."""
-    spec = TableSpec("db.t", (("a", "int"),), parameters={"orc.stripe.size": str(asked)})
+    spec = TableSpec("db.t", (("a", "int"),), ColumnRule.NAME, parameters={"orc.stripe.size": str(asked)})
     stripes = [stripe(5, index, size=asked // 4, values=asked) for index in range(count)]
     known = by_path(facts("base_5/bucket_00000", *stripes), facts("delta_6_6_0000/bucket_00000", stripe(6, size=100)))
     chosen = choose_format(spec, LayoutVersion.HIVE_4, known.values(), 64 * MIB, SIZES.min_stripe)

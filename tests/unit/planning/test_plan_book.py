@@ -2,6 +2,7 @@
 
 import pytest
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import resolve
@@ -37,6 +38,7 @@ def outcome(case: Case) -> list[str]:
     spec = TableSpec(
         "db.t",
         (("a", "int"),),
+        ColumnRule.NAME,
         "insert-only" in options,
         "plain" not in options,
         "sorted" in options,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import click
 
+from compactor.acid.columns import column_rule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.target import parse_target
@@ -72,6 +73,7 @@ def make_plan(
         txns=txns if layout is LayoutVersion.HIVE_4 else None,
         visibility_txn=None,
         host=settings.host_name,
+        columns_by=column_rule(settings.readers.orc_columns, layout),
         stored=Catalog(database).stored_as(found.table, found.partition),
     )
     compaction = Compaction(

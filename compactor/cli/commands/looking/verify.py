@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import click
 
+from compactor.acid.columns import ColumnRule, column_rule
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli import units
 from compactor.cli.naming.lookup import Found, find
@@ -95,7 +96,7 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     snapshot = ReadSnapshot(moment.layout, moment.write_ids, moment.txns)
     if against is not None:
         snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, moment.layout))
-    spec = _spec(found)
+    spec = _spec(found, column_rule(session.settings.readers.orc_columns, moment.layout))
     try:
         with PartitionReading(storage_for(found.location), found.location, spec, snapshot) as here:
             proofs = [_proof(here, *noted) for noted in here.notes()]
@@ -116,11 +117,12 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     return Code.FAILED if other not in {None, digest} or any(proof.wrong for proof in proofs) else Code.DONE
 
 
-def _spec(found: Found) -> TableSpec:
+def _spec(found: Found, rule: ColumnRule) -> TableSpec:
     columns = tuple((column.name, column.type) for column in found.table.columns)
     return TableSpec(
         str(found.entity),
         columns,
+        rule,
         insert_only=found.table.insert_only,
         buckets=found.table.buckets,
         parameters=dict(found.table.parameters),

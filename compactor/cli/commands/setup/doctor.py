@@ -20,6 +20,7 @@ from typing import Final
 
 import click
 
+from compactor.acid.columns import column_rule
 from compactor.cli import control_records, hive_site, units
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
@@ -133,6 +134,8 @@ def _examined(
         yield Finding("database", Standing.FAILED, one_line(error), f"{remedy}; see docs/metastore.md")
         yield Finding("rest", Standing.SKIPPED, "nothing else can be tried without the database")
         return
+    for site in sites:
+        yield from _guarded(str(site), lambda site=site: columns(session, site))  # type: ignore[misc]  # a default argument
     yield from _guarded("rights", lambda: rights(session))
     yield from _guarded("server", lambda: server(session))
     yield from _guarded("clock", lambda: clock(session))
@@ -249,6 +252,20 @@ def configured(session: Session, site: Path) -> list[Finding]:
         clashes.append(Finding(str(site), Standing.WARNING, said, remedy))
     fine = "Hive's Initiator, Cleaner and workers are off there, and its transaction time-out is ours"
     return clashes or [Finding(str(site), Standing.OK, fine)]
+
+
+def columns(session: Session, site: Path) -> list[Finding]:
+    """Whether the readers of a configuration of Hive's find the columns of ORC files as the settings say."""
+    said = hive_site.orc_columns(hive_site.read(hive_site.with_those_beside(site)))
+    layout, ours = session.database().schema.version, session.settings.readers.orc_columns
+    theirs = "auto" if said is None else said.value
+    if column_rule(theirs, layout) is column_rule(ours, layout):
+        return []
+    where = said.source if said is not None else "no file has orc.force.positional.evolution: as delivered,"
+    sentence = (
+        f"{where} readers find columns of ORC files by {column_rule(theirs, layout)}, and readers.orc_columns is {ours}"
+    )
+    return [Finding(str(site), Standing.WARNING, sentence, f"readers.orc_columns: {theirs}, unless a session sets it")]
 
 
 def hives_workers(session: Session) -> list[Finding]:

@@ -6,6 +6,7 @@ Source: docs/operations.md, Restore.
 
 from collections.abc import Callable
 
+from compactor.acid.columns import ColumnRule
 from compactor.acid.listing import Listing
 from compactor.engine.reading import PartitionReading, ReadSnapshot
 from compactor.errors import OwnershipLostError, RefusedError
@@ -21,10 +22,20 @@ from compactor.storage.location import join
 
 
 def require_same_rows(
-    storage: Storage, location: str, entity: Entity, table: TableFacts, *, undo: Undo, sight: Sight
+    storage: Storage,
+    location: str,
+    entity: Entity,
+    table: TableFacts,
+    rule: ColumnRule,
+    *,
+    undo: Undo,
+    sight: Sight,
 ) -> None:
     """
     Compare the rows of a full ACID table or partition before and after a restore that wasn't made yet.
+
+    Args:
+        rule: how the table's readers find its columns in a file.
 
     Raises:
         RefusedError: NOT_RESTORABLE: they differ, because a part of what was replaced had gone before. Others as of
@@ -33,6 +44,7 @@ def require_same_rows(
     spec = TableSpec(
         str(entity),
         tuple((column.name, column.type) for column in table.columns),
+        rule,
         insert_only=False,
         buckets=table.buckets,
         parameters=dict(table.parameters),

@@ -142,7 +142,10 @@ class Restore:
         """
         first = self.plan(kept)
         if not self.table.insert_only:
-            require_same_rows(self.storage, self.location, self.entity, self.table, undo=first, sight=self._sight())
+            rule = self.services.columns_by
+            require_same_rows(
+                self.storage, self.location, self.entity, self.table, rule, undo=first, sight=self._sight()
+            )
         with (
             self.services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS) as mutex,
             exclusively(self.services, self.entity) as lease,

@@ -1,0 +1,113 @@
+"""
+Whether each column of converted rows holds the values of the column that a reader takes for it.
+
+The rows are added up twice, as they were decoded and as they were converted. The sums of a column and of its source are
+equal, since a value's hash depends on its row and not on its column. Which column is whose source is found here by
+column ids, as ORC's readers do, and not by what `compactor.orc.writing.schema_evolution` has built.
+Source: ORC's SchemaEvolution.buildConversion.
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from compactor.acid.columns import ColumnRule, nameless
+from compactor.acid.types import HiveType, Kind
+from compactor.errors import VerificationError
+from compactor.orc.digests.digest import Digester, column_paths
+from compactor.orc.format.key_columns import KeyColumns
+from compactor.reasons import Reason
+
+_INTEGERS: Final = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+_TEXTS: Final = (Kind.STRING, Kind.VARCHAR)
+_NOTHING: Final = HiveType(Kind.BYTE)
+
+
+class SourceIds:
+    """
+    For each column id of a table's rows the column id of the file that readers take for it, or None; 0 is the row itself.
+
+    Args:
+        file, table: the structs of their columns.
+    """
+
+    def __init__(self, file: HiveType, table: HiveType, rule: ColumnRule) -> None:
+        self.of: list[int | None] = [None] * _count(table)
+        self._match(file, 0, table, 0, 1 if rule is ColumnRule.POSITION or nameless(file) else 0)
+
+    def _match(self, file: HiveType, file_id: int, table: HiveType, table_id: int, levels: int) -> None:
+        self.of[table_id] = file_id
+        if file.kind is not table.kind:
+            return
+        theirs, ours = _ids(file, file_id), _ids(table, table_id)
+        for number, child in enumerate(table.children):
+            place: int | None = number
+            if file.kind is Kind.STRUCT and not levels:
+                place = next((at for at, name in enumerate(file.names) if name == table.names[number]), None)
+            if place is not None and place < len(file.children):
+                self._match(file.children[place], theirs[place], child, ours[number], 0)
+
+
+class MovedValues:
+    """
+    The check of one file's rows.
+
+    Args:
+        name: of the file, for messages.
+    """
+
+    def __init__(self, file: HiveType, table: HiveType, rule: ColumnRule, name: str) -> None:
+        self._table, self._name = table, name
+        self._nothing = _count(file)
+        with_nothing = HiveType(Kind.STRUCT, (*file.children, _NOTHING), (*file.names, "nothing"))
+        self._before, self._after = Digester(with_nothing), Digester(table)
+        file_nodes, table_nodes = list(file.walk()), list(table.walk())
+        top = set(_ids(table, 0))
+        self._pairs: list[tuple[int, int]] = []
+        for column, source in enumerate(SourceIds(file, table, rule).of):
+            if column and source is not None and _alike(file_nodes[source], table_nodes[column]):
+                self._pairs.append((column, source))
+            elif column in top and source is None:
+                self._pairs.append((column, self._nothing))
+
+    def check(self, keys: KeyColumns, before: Any, after: Any) -> None:
+        """
+        Add rows, as decoded and as converted (pyarrow.StructArray), and compare.
+
+        Raises:
+            VerificationError: a column holds other values than its source.
+        """
+        columns = [before.field(place) for place in range(before.type.num_fields)]
+        nothing = pa.nulls(len(before), pa.int8())
+        names = [str(place) for place in range(len(columns) + 1)]
+        self._before.add(keys, pa.StructArray.from_arrays([*columns, nothing], names=names))
+        self._after.add(keys, after)
+        theirs, ours = self._before.digest.columns, self._after.digest.columns
+        paths = list(column_paths(self._table))
+        if wrong := [paths[column] for column, source in self._pairs if ours[column] != theirs[source]]:
+            raise VerificationError(
+                Reason.VERIFICATION_FAILED,
+                f"{self._name}: {', '.join(wrong)} would hold other values than the table's readers take from the file",
+            )
+
+
+def _alike(one: HiveType, other: HiveType) -> bool:
+    """Whether equal values of the two types have equal hashes, and no conversion between them changes a value."""
+    if one.kind is other.kind:
+        return (one.length, one.precision, one.scale) == (other.length, other.precision, other.scale) or (
+            one.kind is Kind.VARCHAR
+        )
+    return any(one.kind in kinds and other.kind in kinds for kinds in (_INTEGERS, _TEXTS))
+
+
+def _count(node: HiveType) -> int:
+    return sum(1 for _ in node.walk())
+
+
+def _ids(node: HiveType, column: int) -> list[int]:
+    """Column ids of a node's children."""
+    found, below = [], column + 1
+    for child in node.children:
+        found.append(below)
+        below += _count(child)
+    return found
