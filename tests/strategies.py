@@ -44,6 +44,7 @@ from compactor.planning.facts import FileFacts, Hit, StripeFacts
 from compactor.planning.forgetting import AbortedComponent, Search
 from compactor.planning.picker import Thresholds
 from compactor.planning.segments import SegmentSource
+from tests import columns
 from tests.history import History
 from tests.model import steps as happens
 from tests.model.histories import Life, Step
@@ -994,3 +995,31 @@ def searches() -> SearchStrategy[Search]:
     few = st.frozensets(st.integers(1, 3))
     lists = few.map(lambda aborted: ValidTxnList(3, (), tuple(aborted)))
     return st.builds(Search, lists, st.sampled_from([None, "p=1"]), few, st.integers(0, 6), st.integers(0, 3))
+
+
+# ---- columns: tables whose columns change
+
+
+def column_lives() -> SearchStrategy[list[tuple[Any, ...]]]:
+    """Steps for `tests.columns.ChangingTable` after its first INSERT."""
+    name, place = st.sampled_from(columns.NAMES), st.integers(0, 4)
+    names = st.lists(name, min_size=3, max_size=5, unique=True).map(tuple)
+    of_files = st.one_of(
+        st.permutations(columns.NAMES[:4]).map(tuple),
+        names.map(lambda found: tuple(one.upper() for one in found)),
+        st.integers(2, 5).map(lambda count: tuple(f"_col{number}" for number in range(count))),
+    )
+    insert = st.just(("insert",))
+    step = st.one_of(
+        insert,
+        insert.map(lambda step: step),  # `one_of` drops an object that it gets twice
+        st.tuples(st.just("rename"), place, name),
+        st.tuples(st.just("swap"), place, place),
+        st.tuples(st.just("reorder"), st.permutations(range(5)).map(tuple)),
+        st.tuples(st.just("add"), name),
+        st.tuples(st.just("replace"), names),
+        st.tuples(st.just("widen"), place, st.integers(0, 1)),
+        st.tuples(st.just("load"), of_files),
+        st.tuples(st.just("delete"), place),
+    )
+    return st.lists(step, min_size=1, max_size=5)

@@ -109,7 +109,7 @@ def _widens_float(source: HiveType, target: HiveType, *, by_position: bool) -> b
 
 def _convert(source: HiveType, target: HiveType, where: str, path: str, column: int) -> Conversion:
     if same_layout(source, target, names=True):
-        return _Same()
+        return _Same(arrow_type(target, column))
     match (source.kind, target.kind):
         case (Kind.STRUCT, Kind.STRUCT):
             return _struct(source, target, where, path, column, by_position=False)
@@ -169,8 +169,13 @@ def _refused(where: str, what: str) -> RefusedError:
 
 
 class _Same(Conversion):
+    """Keeps values; those of nested types get the field names of their new place, which are column ids."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
     def array(self, values: Any) -> Any:
-        return values
+        return values.view(self._target) if pa.types.is_nested(self._target) and values.type != self._target else values
 
     def value(self, value: Any) -> Any:
         return value

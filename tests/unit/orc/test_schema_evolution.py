@@ -69,6 +69,9 @@ def recoded(before, after, values):
             ([(1,), None, (None,)],),
             ([(1, None), None, (None, None)],),
         ),
+        ("a:int,s:struct<x:int,y:string>", "s:struct<x:int,y:string>,a:int", (1, (2, "y")), ((2, "y"), 1)),
+        ("a:int,l:array<struct<x:int>>", "l:array<struct<x:int>>,a:int", (1, [(2,), None]), ([(2,), None], 1)),
+        ("a:int,m:map<string,struct<x:int>>", "m:map<string,struct<x:int>>,a:int", (1, {"k": (2,)}), ({"k": (2,)}, 1)),
         ("m:map<string,int>", "m:map<string,bigint>", ({"k": 1, "n": None},), ({"k": 1, "n": None},)),
         (
             "m:map<varchar(2),array<tinyint>>",
