@@ -155,6 +155,7 @@ def settings_named() -> Iterator[tuple[str, str]]:
             if (
                 name.partition(".")[0] in Settings.model_fields
                 and name not in STEPS
+                and not name.endswith(".py")
                 and not re.match(r"spark\.\w+\.", name)
                 and name not in SPARKS_OWN
             ):

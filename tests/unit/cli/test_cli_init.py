@@ -81,6 +81,15 @@ def test_addresses(tmp_path, jdbc, user, expected):
             },
             {"cleaner.retention_seconds": "60"},
         ),
+        ({"orc.force.positional.evolution": "TRUE"}, {"readers.orc_columns": "position"}),
+        ({"orc.force.positional.evolution": "false"}, {"readers.orc_columns": "name"}),
+        ({"orc.force.positional.evolution": "maybe"}, {}),
+        ({"hive.exec.schema.evolution": "true"}, {}),
+        ({"hive.exec.schema.evolution": "false"}, {"readers.orc_columns": "both"}),
+        (
+            {"hive.exec.schema.evolution": "false", "orc.force.positional.evolution": "false"},
+            {"readers.orc_columns": "name"},
+        ),
         ({"a": "7", "hive.compactor.history.retention.failed": "${a}"}, {"housekeeper.history.failed": "7"}),
         (
             {"hive.compactor.worker.etl.threads": "3", "hive.compactor.worker.none.threads": "0"},

@@ -20,7 +20,7 @@ from typing import Final
 
 import click
 
-from compactor.acid.columns import column_rule
+from compactor.acid.columns import ColumnRule, column_rule
 from compactor.cli import control_records, hive_site, units
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
@@ -256,14 +256,19 @@ def configured(session: Session, site: Path) -> list[Finding]:
 
 def columns(session: Session, site: Path) -> list[Finding]:
     """Whether the readers of a configuration of Hive's find the columns of ORC files as the settings say."""
-    said = hive_site.orc_columns(hive_site.read(hive_site.with_those_beside(site)))
+    try:
+        said = hive_site.orc_columns(hive_site.read(hive_site.with_those_beside(site)))
+    except SettingsError:
+        return []  # `configured` has said so
     layout, ours = session.database().schema.version, session.settings.readers.orc_columns
     theirs = "auto" if said is None else said.value
     if column_rule(theirs, layout) is column_rule(ours, layout):
         return []
-    where = said.source if said is not None else "no file has orc.force.positional.evolution: as delivered,"
+    where = said.source if said is not None else "no file has orc.force.positional.evolution"
+    how = {ColumnRule.POSITION: "position", ColumnRule.NAME: "name", ColumnRule.BOTH: "position and by name"}
     sentence = (
-        f"{where} readers find columns of ORC files by {column_rule(theirs, layout)}, and readers.orc_columns is {ours}"
+        f"{where}: readers find the columns of ORC files by {how[column_rule(theirs, layout)]}, "
+        f"and readers.orc_columns is {ours}"
     )
     return [Finding(str(site), Standing.WARNING, sentence, f"readers.orc_columns: {theirs}, unless a session sets it")]
 
