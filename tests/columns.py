@@ -100,8 +100,22 @@ class ChangingTable:
     numbers: int = 0
 
     def play(self, steps):
+        kinds = {
+            step.__name__: step
+            for step in (
+                self.insert,
+                self.load,
+                self.delete,
+                self.rename,
+                self.swap,
+                self.reorder,
+                self.add,
+                self.replace,
+                self.widen,
+            )
+        }
         for name, *about in steps:
-            getattr(self, name)(*about)
+            kinds[name](*about)
         return self
 
     @property

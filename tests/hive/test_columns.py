@@ -32,7 +32,7 @@ def test_hive_reads_the_same_rows_after_a_compaction(release, request):
     rule = column_rule("auto", layout)
     ended = []
 
-    @settings(max_examples=40, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=30, database=None, suppress_health_check=list(HealthCheck))
     @given(strategies.column_lives(), st.booleans(), st.sampled_from(["major", "major", "minor"]))
     @example(RENAMED, False, "major")
     @example(RENAMED, True, "minor")
