@@ -343,8 +343,10 @@ CHANGES = {
 """Statements that change columns; CASCADE is left out where a partition shall keep its own list."""
 
 
-@pytest.mark.parametrize("cascade", ["cascade", ""])
-@pytest.mark.parametrize("kind", ["transactional", "insert-only", "migrated"])
+@pytest.mark.parametrize(
+    ("kind", "cascade"),
+    [("transactional", "cascade"), ("transactional", ""), ("insert-only", "cascade"), ("migrated", "")],
+)
 def test_columns_that_changed_are_read_the_same(living, kind, cascade):
     """
     Hive 4 finds the columns of ORC files by their places, 3.1 by their names, those of structs both by their names: a
