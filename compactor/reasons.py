@@ -51,6 +51,7 @@ class Reason(StrEnum):
     SCHEMA_MISMATCH = "schema-mismatch"
     DUPLICATE_RANGE = "duplicate-range"
     NOT_ENOUGH_HISTORY = "not-enough-history"
+    READERS_DISAGREE = "readers-disagree"
     OPEN_SIDE_FILE = "open-side-file"
     LIST_BUCKETING = "list-bucketing"
     VERIFICATION_FAILED = "verification-failed"

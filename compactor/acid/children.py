@@ -14,6 +14,8 @@ from typing import Final
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import (
+    METADATA_FILE,
+    VERSION_FILE,
     AcidDir,
     has_hidden_part,
     is_hidden,
@@ -31,6 +33,7 @@ _FORMATS: Final = {
     LayoutVersion.HIVE_3: frozenset({COMPACTED}),
     LayoutVersion.HIVE_4: frozenset({COMPACTED, "truncated", "dropped"}),
 }
+_HIDDEN_BELOW: Final = re.compile(r"/[_.]")
 _ILLEGAL_IN_URI: Final = re.compile(r"[\x00-\x20\"#%<>?\[\\\]^`{|}\x7f]")
 
 
@@ -131,6 +134,20 @@ def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
 def side_files(listed: ListedDir) -> tuple[FileEntry, ...]:
     """The logical-length files that streaming writers keep beside their bucket files."""
     return tuple(f for f in _visible(listed) if is_side_file(f.name))
+
+
+def shows_a_file(listed: ListedDir) -> bool:
+    """
+    Whether a listing by files finds the directory, as Hive 4 does: by a file that isn't hidden, or by a marker.
+
+    Source: Hive 4's AcidUtils.getHdfsDirSnapshots, acidHiddenFileFilter, acidTempDirFilter.
+    """
+    for file in listed.files:
+        above, _, name = file.path.rpartition("/")
+        marker = name.startswith((METADATA_FILE, VERSION_FILE))
+        if not _HIDDEN_BELOW.search(above if marker else file.path):
+            return True
+    return False
 
 
 def uri_order(path: str) -> bytes:

@@ -8,9 +8,18 @@ Source: docs/layout.md; Hive's AcidUtils.getAcidState, AcidDirectory, ParsedDelt
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from compactor.acid.children import ListedDir, children_of, data_files, side_files, stray_files, uri_order
+from compactor.acid.children import (
+    Children,
+    ListedDir,
+    children_of,
+    data_files,
+    shows_a_file,
+    side_files,
+    stray_files,
+    uri_order,
+)
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import ONLY_ORIGINALS_WRITE_ID, AcidDir, DirKind
@@ -82,7 +91,12 @@ class AcidState:
 
 
 def resolve(
-    listing: Listing, write_ids: ValidWriteIdList, txns: ValidTxnList | None, layout: LayoutVersion
+    listing: Listing,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList | None,
+    layout: LayoutVersion,
+    *,
+    with_originals: bool = True,
 ) -> AcidState:
     """
     Sort the children of a partition into what is read, replaced, aborted and left out.
@@ -92,14 +106,38 @@ def resolve(
         write_ids: a reader's, compactor's or cleaner's list of the table.
         txns: the transactions by which a `_v` suffix is judged; None on Hive 3.1, which has no such suffix.
         layout: the generation whose rules for names and for compacted bases apply.
+        with_originals: whether queries read original files where there is no base; if not, all of them are left, and
+            none is replaced.
 
     Raises:
         MalformedNameError: a directory starts like an ACID one and can't be parsed.
         RefusedError: NESTED_DIRECTORY (an ACID directory inside another directory, or a directory named like a bucket
             file inside an ACID one), NOT_ENOUGH_HISTORY (the only bases hold newer rows than the lists may see),
-            UNSUPPORTED_FORMAT (a `_metadata_acid` that Hive of this layout doesn't read).
+            UNSUPPORTED_FORMAT (a `_metadata_acid` that Hive of this layout doesn't read), READERS_DISAGREE (some
+            readers see a directory without visible files, others don't, and so they read different rows).
     """
     children = children_of(listing, layout)
+    state = _resolved(children, listing, write_ids, txns, layout, with_originals=with_originals)
+    # Hive 3.1 lists directories. Hive 4 takes a directory for there only if it lists a file in it.
+    if layout is LayoutVersion.HIVE_4 and listing.files:
+        found = tuple(listed for listed in children.acid if shows_a_file(listed))
+        if len(found) < len(children.acid):
+            by_files = replace(children, acid=found)
+            other = _resolved(by_files, listing, write_ids, txns, layout, with_originals=with_originals)
+            _require_agreement(state, other)
+    return state
+
+
+def _resolved(
+    children: Children,
+    listing: Listing,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList | None,
+    layout: LayoutVersion,
+    *,
+    with_originals: bool,
+) -> AcidState:
+    """What these children mean to a reader that sees all of them."""
     sorting = _Sorting(write_ids, txns, layout)
     for listed in sorted(children.acid, key=_base_order):
         if sorting.is_usable(listed):
@@ -109,15 +147,16 @@ def resolve(
     current = sorting.walk(ONLY_ORIGINALS_WRITE_ID if base is None else base.acid.max_write_id)
     kept = (*current, *(e.dir for e in sorting.excluded))
     replaced = frozenset[FileEntry]()
-    if base is not None and children.originals:
+    originals_read = with_originals and base is None
+    if with_originals and base is not None and children.originals:
         replaced = _replaced(listing, [d for d in (base, *sorting.obsolete) if d.acid.is_base])
     return AcidState(
         base=base,
         deltas=tuple(current),
-        originals=children.originals if base is None else (),
+        originals=children.originals if originals_read else (),
         obsolete=_by_name(sorting.obsolete),
-        obsolete_originals=() if base is None else tuple(file for file in children.originals if file in replaced),
-        left_originals=() if base is None else tuple(file for file in children.originals if file not in replaced),
+        obsolete_originals=tuple(file for file in children.originals if file in replaced),
+        left_originals=() if originals_read else tuple(file for file in children.originals if file not in replaced),
         aborted=_by_name(sorting.aborted),
         excluded=tuple(sorted(sorting.excluded, key=lambda e: e.dir.name)) if sorting.excluded else (),
         aborted_write_ids=frozenset(sorting.aborted_write_ids),
@@ -125,6 +164,29 @@ def resolve(
         unknown=children.unknown,
         hidden=children.hidden,
     )
+
+
+def _require_agreement(state: AcidState, by_files: AcidState) -> None:
+    """
+    Refuse where a directory without visible files decides which others are read.
+
+    Impala's TRUNCATE writes a base that holds only `_empty` (HIVE-24021). Impala and Hive 3.1 read nothing below such a
+    base; Hive 4 doesn't see the base, and reads what is below. A compaction, and a cleaning, would decide for one.
+    """
+    read, other = _rows_of(state), _rows_of(by_files)
+    if read == other:
+        return
+    unseen = next((d.name for d in (state.base, *state.deltas) if d is not None and not shows_a_file(d)), "a directory")
+    more = [name for name in other if name not in read] or list(other)
+    names = f"{', '.join(more[:3])}{f' and {len(more) - 3} more' if len(more) > 3 else ''}"
+    message = f"{unseen} holds only hidden files or none, and readers disagree: Hive 4 doesn't see it and reads {names}; Hive 3.1 and Impala see it, and don't read those; if they shall be gone, overwrite or truncate by Hive 4, else remove {unseen}"
+    raise RefusedError(Reason.READERS_DISAGREE, message)
+
+
+def _rows_of(state: AcidState) -> tuple[str, ...]:
+    """What holds the rows that are read: directories with visible files, and original files."""
+    directories = (d.name for d in (state.base, *state.deltas) if d is not None and shows_a_file(d))
+    return (*directories, *(file.path for file in state.originals))
 
 
 @dataclass(slots=True)

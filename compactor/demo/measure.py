@@ -16,6 +16,7 @@ from compactor.demo.reading import Fingerprint, fingerprint
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
+from compactor.settings import ReaderSettings
 from compactor.storage.registry import storage_for
 
 
@@ -84,7 +85,7 @@ def places(database: Database, name: str) -> list[MeasuredPlace]:
 
 def contents(database: Database, place: MeasuredPlace) -> tuple[Item, ...]:
     """The items in the directory now; reads no rows."""
-    return _items(place, look(database, place.found.table))
+    return _items(place, look(database, place.found.table, ReaderSettings()))
 
 
 def measure(
@@ -98,7 +99,7 @@ def measure(
     """
     measured = {}
     for place in places:
-        moment = look(database, place.found.table)
+        moment = look(database, place.found.table, ReaderSettings())
         write_ids = moment.write_ids if snapshots is None else snapshots[place.entity]
         state = resolve(
             storage_for(place.found.location).list_tree(place.found.location), write_ids, moment.txns, moment.layout

@@ -188,11 +188,12 @@ def _write_config(root: Path, url: str) -> Path:
 
 def _due(database: Database, config: Path, everywhere: Sequence[MeasuredPlace]) -> list[Entity]:
     """The tables and partitions that the picker says are due, with the daemon's settings."""
-    defaults = thresholds_from(load_settings(config, {}).initiator.thresholds)
+    settings = load_settings(config, {})
+    defaults = thresholds_from(settings.initiator.thresholds)
     known = candidates(database)
     due = []
     for place in everywhere:
-        moment = look(database, place.found.table)
+        moment = look(database, place.found.table, settings.readers)
         _, compactor = moment.resolve(storage_for(place.found.location).list_tree(place.found.location))
         if isinstance(judge(place.found, compactor, known.get(place.entity), moment, defaults), Pick):
             due.append(place.entity)

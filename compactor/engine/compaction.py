@@ -88,7 +88,13 @@ class Compaction:
         request = self.request
         listing = self.storage.list_tree(request.location)
         self._known = frozenset(listing.directories)
-        return resolve(listing, request.write_ids, request.txns, request.layout)
+        return resolve(
+            listing,
+            request.write_ids,
+            request.txns,
+            request.layout,
+            with_originals=self._settings.readers.read_originals(insert_only=request.table.insert_only),
+        )
 
     def plan(self, state: AcidState) -> CompactionPlan:
         """

@@ -16,6 +16,7 @@ from compactor.settings.database import hide_password
 from compactor.settings.load import load_settings
 from compactor.settings.model import Settings
 from compactor.settings.roles import History, ThresholdSettings
+from compactor.settings.work import ReaderSettings
 from compactor.settings.zookeeper import ZooKeeper
 
-__all__ = ["History", "Settings", "ThresholdSettings", "ZooKeeper", "hide_password", "load_settings"]
+__all__ = ["History", "ReaderSettings", "Settings", "ThresholdSettings", "ZooKeeper", "hide_password", "load_settings"]

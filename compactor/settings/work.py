@@ -93,6 +93,11 @@ class ReaderSettings(Section):
     """What the site's readers do where releases, or a site's own configuration, differ."""
 
     orc_columns: Literal["auto", "position", "name", "both"] = "auto"
+    insert_only_originals: bool = False
+
+    def read_originals(self, *, insert_only: bool) -> bool:
+        """Whether queries read original files of a table: files that lie in no base and in no delta."""
+        return self.insert_only_originals or not insert_only
 
 
 class WarehouseSettings(Section):

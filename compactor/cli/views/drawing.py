@@ -168,7 +168,9 @@ def items_of(
                 file.path,
                 1,
                 file.length,
-                note="not read, and in no list of a compaction: stays",
+                note="not read, for it lies in no base and no delta: stays"
+                if insert_only
+                else "not read, and in no list of a compaction: stays",
             )
         files = {file.path for file in (*reader.originals, *reader.obsolete_originals, *reader.left_originals)}
         yield from (

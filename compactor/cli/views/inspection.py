@@ -37,7 +37,7 @@ from compactor.reasons import Reason
 from compactor.roles.cleaner.evidence import evidence_in
 from compactor.roles.eligibility import judge_all, require_in_store
 from compactor.roles.initiator.rules import TableRules, decide, thresholds_from
-from compactor.settings import Settings
+from compactor.settings import ReaderSettings, Settings
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 
@@ -55,6 +55,7 @@ class CatalogMoment:
     Args:
         open: transaction id → open transaction.
         writers: open write id → id of the transaction that allocated it.
+        with_originals: whether queries read the table's original files.
     """
 
     layout: LayoutVersion
@@ -63,13 +64,16 @@ class CatalogMoment:
     open: Mapping[int, OpenTransaction]
     writers: Mapping[int, int]
     now_ms: int
+    with_originals: bool = True
 
     def resolve(self, listing: Listing) -> tuple[AcidState, AcidState]:
         """The directory as a query that starts now resolves it, and as a compaction that starts now does."""
         compactor = CompactorWriteIdList.from_reader(self.write_ids)
-        return resolve(listing, self.write_ids, self.txns, self.layout), resolve(
-            listing, compactor, self.txns, self.layout
+        reader, other = (
+            resolve(listing, write_ids, self.txns, self.layout, with_originals=self.with_originals)
+            for write_ids in (self.write_ids, compactor)
         )
+        return reader, other
 
     def why_unread(self, listed: ListedDir) -> str:
         """The open transaction that keeps a directory from being read, and its user; empty when none is open."""
@@ -132,7 +136,7 @@ class Inspection:
         )
 
 
-def look(database: Database, table: TableFacts) -> CatalogMoment:
+def look(database: Database, table: TableFacts, readers: ReaderSettings) -> CatalogMoment:
     """Read the metastore's state that the other functions of this module judge by."""
     transactions = Transactions(database)
     txns = transactions.valid_txns()
@@ -145,6 +149,7 @@ def look(database: Database, table: TableFacts) -> CatalogMoment:
         open={txn.txn_id: txn for txn in transactions.open_transactions()},
         writers=transactions.mapping(table, write_ids.open),
         now_ms=database.read(database.now_ms),
+        with_originals=readers.read_originals(insert_only=table.insert_only),
     )
 
 
@@ -157,7 +162,7 @@ def inspect(database: Database, settings: Settings, places: Places, found: Found
             for compaction as well, the error gives that reason instead.
         UnreachableError: metastore or store can't be asked.
     """
-    moment = look(database, found.table)
+    moment = look(database, found.table, settings.readers)
     (ineligible,) = why_ineligible(places, [found], moment.layout)
     storage = storage_for(found.location)
     try:

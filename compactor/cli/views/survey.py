@@ -40,6 +40,7 @@ class Surveyed:
         obsolete_bytes: that no query reads any more.
         input_bytes: that the compaction reads which is due; 0 where none is.
         why_not: why the directory can't be read; empty where it can.
+        left: files directly in it that no query reads, and that stay.
     """
 
     found: Found
@@ -49,6 +50,7 @@ class Surveyed:
     obsolete_bytes: int = 0
     input_bytes: int = 0
     why_not: str = ""
+    left: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:
@@ -68,7 +70,7 @@ class Survey:
         database = session.database()
         self._among = among
         tables = {one.table.full_name: one.table for one in among}
-        self._moments = {name: look(database, table) for name, table in tables.items()}
+        self._moments = {name: look(database, table, session.settings.readers) for name, table in tables.items()}
         self._candidates = candidates(database)
         self._failing = failing(database, session.settings)
         self._skips = why_ineligible(session.places, among, database.schema.version)
@@ -127,6 +129,7 @@ class Survey:
             sum(file.length < SMALL_FILE for file in (*files, *reader.originals)),
             sum(gone) + sum(file.length for file in reader.obsolete_originals),
             _input_bytes(compactor, verdict.kind, insert_only) if isinstance(verdict, Pick) else 0,
+            left=tuple(file.path for file in reader.left_originals),
         )
 
 

@@ -188,7 +188,8 @@ class Sweep:
         return aborted | directories, files
 
     def _resolve(self, listing: Listing) -> AcidState:
-        return resolved(self._services, listing, self._judged)
+        with_originals = self._services.settings.readers.read_originals(insert_only=self._table.insert_only)
+        return resolved(self._services, listing, self._judged, with_originals=with_originals)
 
     def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
         """The evidence that is still kept. Evidence that is old enough is removed now, after all else went well."""

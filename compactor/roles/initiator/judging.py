@@ -46,6 +46,7 @@ def verdict_on(
         moment.write_ids[place.table.full_name],
         moment.txns if layout is LayoutVersion.HIVE_4 else None,
         layout,
+        with_originals=services.settings.readers.read_originals(insert_only=place.table.insert_only),
     )
     verdict = decide(
         candidate,

@@ -37,7 +37,13 @@ def outcome(case: Case) -> list[str]:
     """What the resolution says, one line a group."""
     layout = LayoutVersion(case.options.get("layout", "hive-4"))
     try:
-        state = resolve(listing(case.entries), valid_list(case.verb, case.options), txn_list(case.options), layout)
+        state = resolve(
+            listing(case.entries),
+            valid_list(case.verb, case.options),
+            txn_list(case.options),
+            layout,
+            with_originals=case.options.get("originals") != "left",
+        )
     except RefusedError as error:
         return [f"refused    {error.reason}: {error.message}"]
     return list(described(state))

@@ -14,6 +14,7 @@ from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import READ_ONLY
 from compactor.metastore.txn.transactions import Transactions
+from compactor.settings import ReaderSettings
 from tests.metastore.actor import Hive
 
 
@@ -284,7 +285,7 @@ def test_the_writer_of_an_open_write_id_is_found(shop):
     """An unread directory's write id leads to its open transaction."""
     with shop.open() as database:
         table = Catalog(database).find_table("shop", "orders")
-        moment = look(database, table)
+        moment = look(database, table, ReaderSettings())
     assert table.entity == Entity("shop", "orders")
     assert set(moment.writers.values()) <= set(moment.open)
     assert moment.writers
@@ -294,7 +295,7 @@ def test_a_query_that_has_been_open_for_days_is_no_writer(shop):
     """How long the oldest writer has been open is told by those that may write."""
     with shop.open() as database:
         Hive(database).begin(age=3 * 86_400_000, kind=READ_ONLY)
-        moment = look(database, Catalog(database).find_table("shop", "orders"))
+        moment = look(database, Catalog(database).find_table("shop", "orders"), ReaderSettings())
     assert moment.oldest_open_ms < 86_400_000 <= max(txn.age_ms for txn in moment.open.values())
 
 

@@ -5,6 +5,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from compactor.cli.commands.looking.report import as_page, sentences
+from compactor.demo.rows import CatalogRows, MetastoreLedger
+from compactor.demo.warehouse import Warehouse
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.work import Work, WorkTable
 from tests.unit.cli.conftest import Shop, build
@@ -25,6 +27,22 @@ def test_the_shop(shop):
     shown = shop.run("report", "shop.events").stdout
     assert "1 table, 2 directories: queries open 2 files" in shown
     assert "0 compactions due" in shown
+
+
+def test_files_that_no_query_reads_are_named(shop, tmp_path):
+    """Files of an insert-only table in no base and no delta: `report` and `explain` say where they are, and that they stay."""
+    with shop.open() as database:
+        warehouse = Warehouse(tmp_path / "own", MetastoreLedger(database), CatalogRows(database))
+        table = warehouse.create_table("side", "logs", [("line", "string")], insert_only=True, file_format="text")
+        with warehouse.begin() as txn:
+            txn.insert(table, [("a",)])
+    (table.location / "stray.txt").write_text("b\n")
+    assert shop.json("report", "side.logs")["left_files"] == ["side.logs: stray.txt"]
+    assert "1 file that no query reads, in no base and no delta: side.logs: stray.txt" in shop.run("report").stdout
+    (stray,) = [item for item in shop.json("explain", "side.logs")["items"] if item["name"] == "stray.txt"]
+    assert stray["note"] == "not read, for it lies in no base and no delta: stays"
+    shop.config.write_text(f"{shop.config.read_text()}readers:\n  insert_only_originals: true\n")
+    assert shop.json("report", "side.logs")["left_files"] == []
 
 
 def test_a_page_to_show(shop):
@@ -58,7 +76,13 @@ def test_names_cant_break_the_page():
         ("due_major", "due_minor", "tables", "partitions", "files", "bytes", "directories", "small_files"), 0
     )
     more = dict.fromkeys(("obsolete_bytes", "aborted", "open_transactions", "unreadable"), 2)
-    document = {"target": "<*>", "taken": "2024-01-01T00:00:00.000Z", "oldest_open_ms": 5000, "worst": [worst]}
+    document = {
+        "target": "<*>",
+        "taken": "2024-01-01T00:00:00.000Z",
+        "oldest_open_ms": 5000,
+        "worst": [worst],
+        "left_files": [],
+    }
     page = as_page({**document, **zeros, **more})
     text = "".join(ET.fromstring(page).itertext())  # well-formed
     assert "<script>" not in page

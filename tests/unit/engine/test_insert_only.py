@@ -6,12 +6,13 @@ import threading
 import pytest
 
 from compactor.acid.compaction import CompactionKind
+from compactor.acid.names import ORIGINALS_FILE
 from compactor.concat import text
 from compactor.engine.insert_only import tasks
 from compactor.errors import RefusedError, VerificationError
 from compactor.reasons import Reason
 from compactor.storage.local_fs.driver import LocalStorage
-from tests.compacting import Attempt, compact, unchanged
+from tests.compacting import Attempt, compact, settings, unchanged
 
 
 def filled(warehouse, file_format="orc", buckets=0):
@@ -43,6 +44,28 @@ def test_small_files_become_one_and_rows_stay(warehouse, file_format, kind):
         else f"delta_0000001_0000003_v{attempt.txn:07d}"
     )
     assert [file.name for file in published.staged.files] == ["000000_0"]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_files_in_no_delta_are_taken_in_only_where_queries_read_them(warehouse, read):
+    """
+    A file that lies beside the deltas, and one in a subdirectory, are no rows for Hive as it is delivered, and stay
+    without a trace in the result; where `hive.mm.allow.originals` is set they are rows, and the result lists them.
+    """
+    table = filled(warehouse, "text")
+    (table.location / "sub").mkdir()
+    for name in ("stray.csv", "sub/000000_0"):
+        (table.location / name).write_text("99,stray\n")
+    attempt = Attempt(warehouse, table, settings=settings(readers={"insert_only_originals": read}))
+    taken = {file.path for file in attempt.plan().inputs}
+    attempt.run()
+    assert {"stray.csv", "sub/000000_0"} <= taken if read else not any("delta" not in path for path in taken)
+    (base,) = table.location.glob("base_*")
+    rows = "".join(file.read_text() for file in base.glob("0*")).splitlines()
+    assert rows.count("99,stray") == (2 if read else 0)
+    assert len(rows) == (17 if read else 15)
+    assert (base / ORIGINALS_FILE).exists() is read
+    assert (table.location / "stray.csv").exists()
 
 
 @pytest.mark.parametrize("why", ["skip.header.line.count", "com.acme.OwnSerDe"])

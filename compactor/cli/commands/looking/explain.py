@@ -334,7 +334,7 @@ def _verdict_line(verdict: Pick | Skip, *, and_refused: bool) -> Text:
 
 def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limit: int) -> View:
     database = session.database()
-    moment = look(database, facts)
+    moment = look(database, facts, session.settings.readers)
     known = candidates(database)
     defaults = thresholds_from(session.settings.initiator.thresholds)
 

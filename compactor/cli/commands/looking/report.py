@@ -44,6 +44,7 @@ WORST_COLUMNS = (
     OutputColumn("explanation", "WHY", folds=24),
 )
 _WORST: Final = 10
+_EXAMPLES: Final = 5
 
 
 @click.command(cls=Command)
@@ -110,6 +111,7 @@ def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object
         "aborted": aborted,
         "open_transactions": len(open_now),
         "oldest_open_ms": oldest,
+        "left_files": [f"{one.found.entity}: {path}" for one in surveyed for path in one.left],
     }
 
 
@@ -154,6 +156,9 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
         plural(document["open_transactions"], "open transaction")
         + (f", the oldest for {units.milliseconds(document['oldest_open_ms'])}" if document["oldest_open_ms"] else ""),
     ]
+    if left := document["left_files"]:
+        names = ", ".join(left[:_EXAMPLES]) + (f" and {len(left) - _EXAMPLES:,} more" if len(left) > _EXAMPLES else "")
+        found.append(f"{plural(len(left), 'file')} that no query reads, in no base and no delta: {names}")
     if document["unreadable"]:
         found.append(f"{plural(document['unreadable'], 'directory', 'directories')} can't be read")
     return found

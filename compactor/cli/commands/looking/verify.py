@@ -92,7 +92,7 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     database = session.database()
     session.settings  # noqa: B018 - stores are configured by it
     found = find(Catalog(database), parse_target(target, partition))
-    moment = look(database, found.table)
+    moment = look(database, found.table, session.settings.readers)
     snapshot = ReadSnapshot(moment.layout, moment.write_ids, moment.txns)
     if against is not None:
         snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, moment.layout))

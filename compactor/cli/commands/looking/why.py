@@ -376,7 +376,7 @@ def _sizes(session: Session, chosen: Sequence[Found]) -> dict[Entity, int]:
     moments: dict[str, CatalogMoment] = {}
     for found in chosen:
         if found.table.full_name not in moments:
-            moments[found.table.full_name] = look(session.database(), found.table)
+            moments[found.table.full_name] = look(session.database(), found.table, session.settings.readers)
     with ThreadPoolExecutor(_LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
         sizes = pool.map(lambda found: _size(found, moments[found.table.full_name]), chosen)
         return {found.entity: size for found, size in zip(chosen, sizes, strict=True) if size is not None}

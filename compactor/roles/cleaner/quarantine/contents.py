@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.snapshot import AcidState, ListedDir, resolve
+from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import RefusedError
 from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.roles.cleaner.quarantine.kept import HOUR_MS
 from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, Manifest
-from compactor.roles.cleaner.quarantine.sight import seen, without
+from compactor.roles.cleaner.quarantine.sight import Sight, seen, without
 from compactor.roles.cleaner.trash import Removal
 from compactor.roles.services import Services
 
@@ -87,14 +87,16 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Loo
         directories=directories,
         highest_write_id=None if entry is None else entry.highest_write_id,
         result=tuple(KeptFiles(one.name, _files(one.files)) for one in result),
-        read_before=_read_without(services, look, {one.name for one in result}) if result else (),
+        read_before=_read_without(services, table, look, {one.name for one in result}) if result else (),
         first_look=services.hive_4 and entry is not None and entry.cleaner_start_ms is None,
     ).encode()
 
 
-def _read_without(services: Services, look: Look, result: set[str]) -> tuple[str, ...]:
+def _read_without(services: Services, table: TableFacts, look: Look, result: set[str]) -> tuple[str, ...]:
+    with_originals = services.settings.readers.read_originals(insert_only=table.insert_only)
+    sight = Sight(look.write_ids, look.txns, services.layout, with_originals=with_originals)
     try:
-        return seen(resolve(without(look.listing, result), look.write_ids, look.txns, services.layout))
+        return seen(sight.resolve(without(look.listing, result)))
     except RefusedError:
         return ()
 

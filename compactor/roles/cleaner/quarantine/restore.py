@@ -261,7 +261,8 @@ class Restore:
         services = self.services
         txns = services.transactions.valid_txns()
         write_ids = services.transactions.valid_write_ids(self.table.full_name, txns)
-        return Sight(write_ids, txns if services.hive_4 else None, services.layout)
+        with_originals = services.settings.readers.read_originals(insert_only=self.table.insert_only)
+        return Sight(write_ids, txns if services.hive_4 else None, services.layout, with_originals=with_originals)
 
     def _aborted(self, undo: Undo, listing: Listing, inside: Listing, sight: Sight) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}

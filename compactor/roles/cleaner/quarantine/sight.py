@@ -21,10 +21,11 @@ class Sight:
     write_ids: ValidWriteIdList
     txns: ValidTxnList | None
     layout: LayoutVersion
+    with_originals: bool = True
 
     def resolve(self, listing: Listing) -> AcidState:
         """What this reader makes of a listing; raises RefusedError as `acid.snapshot.resolve`."""
-        return resolve(listing, self.write_ids, self.txns, self.layout)
+        return resolve(listing, self.write_ids, self.txns, self.layout, with_originals=self.with_originals)
 
 
 def seen(state: AcidState) -> tuple[str, ...]:

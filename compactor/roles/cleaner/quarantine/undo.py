@@ -78,7 +78,7 @@ def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, si
         raise _refused(f"readers don't read {result.name}, the compaction's result, any more")
     if now.excluded:
         raise _refused(f"{now.excluded[0].dir.name} isn't read now, and may be later: {now.excluded[0].reason}")
-    if now.left_originals and result.name.startswith("base_"):
+    if sight.with_originals and now.left_originals and result.name.startswith("base_"):
         raise _refused(f"{now.left_originals[0].path} would be read: no compaction took it in")
     before = beside(listing, inside, back)
     if (read := seen(sight.resolve(before))) != seen(now):
