@@ -46,6 +46,7 @@ LASTING = frozenset(
         Reason.LIST_BUCKETING,
         Reason.UNKNOWN_NAME,
         Reason.NESTED_DIRECTORY,
+        Reason.READERS_DISAGREE,
         Reason.LIMIT_EXCEEDED,
         Reason.UNSAFE_LOCATION,
         Reason.OUTSIDE_ROOTS,
