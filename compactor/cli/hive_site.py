@@ -56,6 +56,8 @@ _SHOWN_BY: Final = (
 _POOL: Final = re.compile(r"hive\.compactor\.worker\.(.*)\.threads")
 """The workers of a pool. Source: Hive 4's Constants.COMPACTION_POOLS_PATTERN."""
 _MOST_WORKERS: Final = 256
+_ROLES: Final = ("compactor.initiator.on", "compactor.cleaner.on")
+ORIGINALS: Final = "hive.mm.allow.originals"
 _DEFAULT_STORE: Final = ("fs.defaultFS", "fs.default.name")
 _WAREHOUSES: Final = ("metastore.warehouse.dir", "metastore.warehouse.external.dir")
 
@@ -194,6 +196,12 @@ def _fraction(text: str) -> str:
     return _number(float(text))
 
 
+def _boolean(text: str) -> str:
+    if (value := text.strip().lower()) not in {"true", "false"}:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return value
+
+
 def _in_days(text: str) -> str:
     return _number(seconds(text, "d") / 86400)
 
@@ -226,6 +234,7 @@ _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
     ),
     "housekeeper.history.refused": (_both("compactor.history.retention.refused"), _whole),
     "housekeeper.history.timeout_days": (_both("compactor.history.retention.timeout"), _in_days),
+    "readers.insert_only_originals": ((ORIGINALS,), _boolean),
 }
 _POSITIONAL: Final = "orc.force.positional.evolution"
 _EVOLUTION: Final = "hive.exec.schema.evolution"
@@ -290,6 +299,10 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
             f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {_hosts(quorum.value, found)}"
         )
     notes += [f"{one.said}: {one.remedy}" for one in clashes(found)]
+    if silent := [names[0] for names in map(_both, _ROLES) if first(names) is None]:
+        notes.append(
+            f"Hive 4.1 and newer deliver {' and '.join(silent)} as true: set what no file names to false there"
+        )
     return Found(tuple(taken), tuple(notes), password.value if password is not None else None)
 
 
@@ -386,8 +399,11 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
 
 
 def clashes(found: Mapping[str, Property]) -> list[Clash]:
-    """What Hive does beside, as far as these files tell; what they don't name is off, as Hive 3.1 and 4 deliver it."""
-    on = [(role, _first(found, _both(f"compactor.{role}.on"))) for role in ("initiator", "cleaner")]
+    """
+    What Hive does beside, as far as these files tell. What they don't name is off in Hive 3.1 and 4.0, and on in newer
+    releases (`hive_settings.deviations`).
+    """
+    on = [(name.split(".")[1], _first(found, _both(name))) for name in _ROLES]
     threads = _first(found, _both("compactor.worker.threads"))
     said = [
         Clash(
@@ -425,7 +441,7 @@ def as_yaml(taken: Sequence[Taken], notes: Sequence[str]) -> str:
 
 
 def _value(value: str) -> str:
-    return value if re.fullmatch(r"-?\d+(\.\d+)?", value) else _text(value)
+    return value if re.fullmatch(r"-?\d+(\.\d+)?|true|false", value) else _text(value)
 
 
 def _text(value: str) -> str:

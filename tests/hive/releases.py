@@ -64,7 +64,7 @@ class Release:
         self._process.stdout.close()
 
     def settings(self):
-        """Every setting that HiveConf and MetastoreConf know."""
+        """Every setting that HiveConf, MetastoreConf and OrcConf know."""
         found = []
         for line in self._ask("settings"):
             known_by, name, older, default = line.split("\t")

@@ -11,6 +11,7 @@ import pytest
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import data_files, resolve
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.cli.hive_settings import hive_settings
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.registry import storage_for
@@ -48,6 +49,30 @@ def ours(place, layout, *, with_originals):
     directories = [listed for listed in (state.base, *state.deltas) if listed is not None]
     inside = [file.path for listed in directories for file in data_files(listed, insert_only=True)]
     return sorted([*inside, *(file.path for file in state.originals)])
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_every_setting_that_may_matter_to_readers_has_a_verdict(releases, version):
+    """
+    `hive_settings.yaml` names each key of HiveConf, MetastoreConf and OrcConf that may change which rows or values a
+    reader sees, with the default of each release.
+    """
+    known = hive_settings()
+    assert version in known.releases
+    defaults = {}
+    for setting in sorted(releases[version].settings(), key=lambda one: one.known_by):  # HiveConf's default counts
+        if known.covers(setting.name):
+            defaults.setdefault(setting.name, setting.default)
+    what = "in hive_settings.yaml: look up in Hive's sources what it does to readers, and write a verdict and why"
+    for name, value in defaults.items():
+        assert name in known.settings, f"Hive {version} has the setting {name}, which has no verdict {what}"
+        expected = known.settings[name].default(version)
+        assert expected is not None, f"Hive {version} has {name} too, which has no default for it {what}"
+        assert " ".join(value.split()) == " ".join(expected.split()), (
+            f"Hive {version} delivers {name} as {value!r}, not {expected!r} as {what}"
+        )
+    gone = {name for name, one in known.settings.items() if one.default(version) is not None} - set(defaults)
+    assert not gone, f"Hive {version} doesn't know {sorted(gone)}: take its default out of hive_settings.yaml"
 
 
 def layout_of(version):

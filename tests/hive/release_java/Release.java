@@ -17,7 +17,7 @@ import java.util.List;
  * What one release of Hive says of itself: the defaults of its settings, and what it reads in the directory of an insert-only table.
  *
  * Arguments: the class path of the release. One request a line on standard input, its fields separated by tabs and percent-encoded:
- *   settings: a line "S" + class, name, older name, default (in Base64) for each setting of HiveConf and MetastoreConf
+ *   settings: a line "S" + class, name, older name, default (in Base64) for each setting of HiveConf, MetastoreConf and OrcConf
  *   reads, value of hive.mm.allow.originals (empty: as delivered), directory: a line "F" + path for each file that a query reads
  * Then "D", or "E" + message. The release is reached by reflection, and its class files may be those of a later Java than ours.
  */
@@ -92,6 +92,12 @@ public final class Release {
       String name = (String) metastore.getMethod("getVarname").invoke(setting);
       String older = (String) metastore.getMethod("getHiveName").invoke(setting);
       tell(out, "MetastoreConf", name, String.valueOf(older), metastore.getMethod("getDefaultVal").invoke(setting));
+    }
+    Class<?> orc = loader.loadClass("org.apache.orc.OrcConf");
+    for (Object setting : orc.getEnumConstants()) {
+      String name = (String) orc.getMethod("getAttribute").invoke(setting);
+      Object older = orc.getMethod("getHiveConfName").invoke(setting);
+      tell(out, "OrcConf", name, older == null ? "" : String.valueOf(older), orc.getMethod("getDefaultValue").invoke(setting));
     }
   }
 

@@ -226,10 +226,10 @@ HIVES = {"metastore.txn.timeout": "300s", "metastore.compactor.initiator.on": "f
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        (HIVES, [("ok", "are off there, and its transaction time-out is ours", None)]),
-        ({}, [("ok", "are off there", None)]),
-        (HIVES | {"hive.compactor.initiator.on": "true", "hive.txn.timeout": "9s"}, [("ok", "are off there", None)]),
-        ({"hive.txn.timeout": "300000ms"}, [("ok", "are off there", None)]),
+        (HIVES, [("ok", "turns Hive's Initiator, Cleaner or workers on, and its transaction time-out is ours", None)]),
+        ({}, [("ok", "no file turns", None)]),
+        (HIVES | {"hive.compactor.initiator.on": "true", "hive.txn.timeout": "9s"}, [("ok", "no file turns", None)]),
+        ({"hive.txn.timeout": "300000ms"}, [("ok", "no file turns", None)]),
         (
             {"hive.txn.timeout": "2min"},
             [
@@ -279,7 +279,9 @@ HIVES = {"metastore.txn.timeout": "300s", "metastore.compactor.initiator.on": "f
 )
 def test_hives_files_are_compared(free, properties, expected):
     """What clashes with the settings, each with its remedy; what a file leaves out is as Hive delivers it."""
-    path = site(free.root, properties)
+    off = [f"compactor.{role}.on" for role in ("initiator", "cleaner")]
+    silent = {f"hive.{name}": "false" for name in off if not {f"hive.{name}", f"metastore.{name}"} & set(properties)}
+    path = site(free.root, silent | properties)
     found = free.run("-o", "json", "doctor", "--no-spark", "--hive-site", str(path))
     findings = [one for one in json.loads(found.stdout) if one["check"] == str(path)]
     assert len(findings) == len(expected)
@@ -289,6 +291,50 @@ def test_hives_files_are_compared(free, properties, expected):
         assert one["remedy"] is None if remedy is None else remedy in one["remedy"]
 
 
+READING = {"hive.compactor.initiator.on": "false", "hive.compactor.cleaner.on": "false"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "said", "remedy"),
+    [
+        (
+            {"hive.mm.allow.originals": "true"},
+            "hive-site.xml: hive.mm.allow.originals is true, and readers.insert_only_originals is false",
+            "readers.insert_only_originals: true",
+        ),
+        (
+            {"hive.txn.opentxn.timeout": "5s"},
+            "hive-site.xml: hive.txn.opentxn.timeout is 5s, and this daemon counts on 1000ms",
+            "1000ms. A transaction may come to light this long",
+        ),
+        (
+            {"orc.schema.evolution.case.sensitive": "FALSE"},
+            "orc.schema.evolution.case.sensitive is FALSE, and this daemon counts on true",
+            "true. Inside structs",
+        ),
+        (
+            {"hive.compactor.cleaner.on": ""},
+            "no file has metastore.compactor.cleaner.on, which Hive 4.1.0 delivers as true",
+            "set it to false, or Hive's Cleaner works beside this daemon's",
+        ),
+    ],
+)
+def test_settings_of_readers_are_compared(free, properties, said, remedy):
+    """What lets readers see other rows than this daemon counts on, and what a release delivers otherwise than others."""
+    path = site(free.root, READING | properties)
+    ((_, fine, _), (standing, sentence, what)) = told(free, str(path), "--hive-site", str(path))
+    assert "no file turns" in fine
+    assert standing == "warning"
+    assert said in sentence
+    assert remedy in what
+
+
+def test_settings_of_readers_that_are_as_delivered(free):
+    """The value that Hive delivers is fine in any spelling, and where no file has it."""
+    path = site(free.root, READING | {"hive.txn.opentxn.timeout": "1s", "hive.txn.read.locks": "TRUE"})
+    assert len(told(free, str(path), "--hive-site", str(path))) == 1
+
+
 def test_each_of_hives_files_is_judged_with_those_beside_it(free):
     """A time-out of ours that isn't Hive's default; one metastore's metastore-site.xml counts before its hive-site.xml."""
     with free.config.open("a", encoding="utf-8") as file:
@@ -296,9 +342,9 @@ def test_each_of_hives_files_is_judged_with_those_beside_it(free):
     first, second = free.root / "one", free.root / "two"
     for folder in (first, second):
         folder.mkdir()
-    one = site(first, {"hive.txn.timeout": "300s"})
+    one = site(first, READING | {"hive.txn.timeout": "300s"})
     site(first, {"hive.txn.timeout": "10min"}, "metastore-site.xml")
-    two = site(second, {})
+    two = site(second, READING)
     words = ("--hive-site", str(one), "--hive-site", str(two))
     assert told(free, str(one), *words)[0][0] == "ok"
     ((standing, said, _),) = told(free, str(two), *words)

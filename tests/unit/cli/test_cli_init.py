@@ -349,3 +349,24 @@ def test_variables_do_not_grow_without_end(tmp_path):
     doubled = {f"v{number}": f"${{v{number + 1}}}${{v{number + 1}}}" for number in range(60)}
     found = read([site(tmp_path, URL | doubled | {"v60": "x" * 100})])
     assert len(found["v0"].value) < 1 << 20
+
+
+@pytest.mark.parametrize(("value", "expected"), [("true", True), (" FALSE ", False), ("yes", None)])
+def test_whether_queries_read_files_in_no_delta(tmp_path, value, expected):
+    """As the site says; what isn't understood stays as delivered, and is told."""
+    found, notes = taken(tmp_path, **{"hive.mm.allow.originals": value})
+    if expected is None:
+        assert "readers.insert_only_originals" not in found
+        assert any("readers.insert_only_originals stays as delivered" in note for note in notes)
+    else:
+        assert yaml.safe_load(
+            as_yaml([Taken("readers.insert_only_originals", found["readers.insert_only_originals"], "x")], ())
+        ) == {"readers": {"insert_only_originals": expected}}
+
+
+def test_what_newer_releases_turn_on_is_told(tmp_path):
+    """Where no file names Hive's own Initiator or Cleaner."""
+    _, notes = taken(tmp_path, **{"hive.compactor.cleaner.on": "false"})
+    assert [note for note in notes if "4.1" in note] == [
+        "Hive 4.1 and newer deliver metastore.compactor.initiator.on as true: set what no file names to false there"
+    ]

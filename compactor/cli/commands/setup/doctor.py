@@ -22,6 +22,7 @@ import click
 
 from compactor.acid.columns import ColumnRule, column_rule
 from compactor.cli import control_records, hive_site, units
+from compactor.cli.hive_settings import deviations
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.coordination import Role, SeenMember
@@ -136,6 +137,7 @@ def _examined(
         return
     for site in sites:
         yield from _guarded(str(site), lambda site=site: columns(session, site))  # type: ignore[misc]  # a default argument
+        yield from _guarded(str(site), lambda site=site: readers(session, site))  # type: ignore[misc]  # a default argument
     yield from _guarded("rights", lambda: rights(session))
     yield from _guarded("server", lambda: server(session))
     yield from _guarded("clock", lambda: clock(session))
@@ -250,7 +252,7 @@ def configured(session: Session, site: Path) -> list[Finding]:
         said = f"{theirs.source} is {theirs.seconds:.12g} s, and txn.timeout_seconds is {ours:.12g}"
         remedy = f"txn.timeout_seconds: {theirs.seconds:.12g}, and the same time-out in every metastore"
         clashes.append(Finding(str(site), Standing.WARNING, said, remedy))
-    fine = "Hive's Initiator, Cleaner and workers are off there, and its transaction time-out is ours"
+    fine = "no file turns Hive's Initiator, Cleaner or workers on, and its transaction time-out is ours"
     return clashes or [Finding(str(site), Standing.OK, fine)]
 
 
@@ -271,6 +273,23 @@ def columns(session: Session, site: Path) -> list[Finding]:
         f"and readers.orc_columns is {ours}"
     )
     return [Finding(str(site), Standing.WARNING, sentence, f"readers.orc_columns: {theirs}, unless a session sets it")]
+
+
+def readers(session: Session, site: Path) -> list[Finding]:
+    """Where a configuration of Hive's lets readers see other rows or values than the settings say."""
+    try:
+        found = hive_site.read(hive_site.with_those_beside(site))
+    except SettingsError:
+        return []  # `configured` has said so
+    schema = session.database().schema
+    clashes = list(deviations(found, schema.version, schema.schema_version))
+    said, ours = found.get(hive_site.ORIGINALS), session.settings.readers.insert_only_originals
+    theirs = said is not None and said.value.lower() == "true"
+    if theirs is not ours:
+        source = said.source if said is not None else f"{hive_site.ORIGINALS}, which no file has,"
+        sentence = f"{source} is {str(theirs).lower()}, and readers.insert_only_originals is {str(ours).lower()}"
+        clashes.append(hive_site.Clash(sentence, f"readers.insert_only_originals: {str(theirs).lower()}"))
+    return [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in clashes]
 
 
 def hives_workers(session: Session) -> list[Finding]:
