@@ -8,7 +8,7 @@ Source: docs/layout.md; Hive's Worker / CompactorUtil.isEnoughToCompact; HIVE-29
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compactor.acid.compaction import CompactionKind
+from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.words import plural
@@ -53,6 +53,50 @@ def enough(state: AcidState, kind: CompactionKind, insert_only: bool) -> bool:
             return True
         case CompactionKind.ABORT_CLEANUP | CompactionKind.DEFERRED_CLEANUP:
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyCleaning:
+    """
+    What an entry with not enough to compact leaves to the Cleaner.
+
+    Args:
+        highest_write_id: at which the entry ends: the Cleaner removes nothing above.
+    """
+
+    highest_write_id: int
+    directories: int
+    original_files: int
+
+    @property
+    def sentence(self) -> str:
+        directories = plural(self.directories, "directory", "directories")
+        return f"obsolete or aborted: {directories}, {plural(self.original_files, 'original file')}"
+
+
+def only_cleaning(state: AcidState, high_watermark: int, layout: LayoutVersion) -> OnlyCleaning | None:
+    """
+    Whether an entry with not enough to compact calls the Cleaner, because files are obsolete or aborted; None: there is
+    nothing to do at all.
+
+    Hive 3.1's Cleaner takes aborted write ids for committed, and forgets them: there the entry ends below them. It
+    takes an entry that ends at 0 for one without an end. When nothing is left to remove for an entry, it later removes
+    for that entry what a next compaction replaced, even while readers need it. So it gets no entry of these kinds.
+
+    Args:
+        state: resolved under the compactor's write-id list.
+        high_watermark: of that list.
+    """
+    gone = len(state.obsolete) + len(state.aborted)
+    kept = [excluded.dir.acid.first_written for excluded in state.excluded]
+    if layout is LayoutVersion.HIVE_3:
+        base = state.base.acid.max_write_id if state.base else 0
+        kept += [listed.acid.first_written for listed in state.aborted if listed.acid.max_write_id > base]
+        kept += [write_id for write_id in state.mixed_aborted_write_ids if write_id > base]
+    highest = min([high_watermark, *(write_id - 1 for write_id in kept)])
+    if not (gone or state.obsolete_originals) or highest <= 0:
+        return None
+    return OnlyCleaning(highest, gone, len(state.obsolete_originals))
 
 
 def aborted_inside(state: AcidState, deltas: Iterable[ListedDir]) -> list[int]:

@@ -206,6 +206,10 @@ class _Sizes:
         return self.base_bytes == 0 and self.delta_bytes > 0
 
 
+_NAMED = 5
+"""How many replaced directories are told by name."""
+
+
 def pick(facts: PickInput) -> Pick | Skip:
     """Decide about one partition."""
     deltas = included(facts.state)
@@ -318,20 +322,24 @@ def _too_large(facts: PickInput, sizes: _Sizes) -> _Due | None:
 def _several_bases(facts: PickInput) -> _Due | None:
     """
     Hive 4: queues a replaced base without any delta, so that the Cleaner visits the partition; not when an entry that
-    waits for the Cleaner covers the base, nor when `no_cleanup` is set.
+    waits for the Cleaner covers the base, nor when `no_cleanup` is set. The same for deltas that TRUNCATE or an
+    overwrite has replaced: no entry of a compaction will clean them.
     """
     if facts.layout is LayoutVersion.HIVE_3 or facts.cleanup_off:
         return None
     floor = facts.ready_for_cleaning_hwm
+    overwritten = facts.state.base is not None and not facts.state.base.compacted
     replaced = [
-        d.name for d in facts.state.obsolete if d.acid.is_base and (floor is None or d.acid.max_write_id > floor)
+        d.name
+        for d in facts.state.obsolete
+        if (d.acid.is_base or overwritten) and (floor is None or d.acid.max_write_id > floor)
     ]
     if not replaced or any(data_files(d, facts.insert_only) for d in facts.state.deltas):
         return None
     return _Due(
         CompactionKind.MAJOR,
         Reason.SEVERAL_BASES,
-        f"{', '.join(replaced)} {'is' if len(replaced) == 1 else 'are'} replaced and waits for nothing else",
+        f"{', '.join(replaced[:_NAMED])}{f' and {len(replaced) - _NAMED} more' if len(replaced) > _NAMED else ''} {'is replaced and waits' if len(replaced) == 1 else 'are replaced and wait'} for nothing else",
     )
 
 

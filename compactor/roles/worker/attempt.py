@@ -28,7 +28,7 @@ from compactor.metastore.compaction_queue.follow_ups import FollowUp
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.txn.transactions import TxnState
 from compactor.planning.document import CompactionPlan
-from compactor.planning.included import enough, why_not_enough
+from compactor.planning.included import enough, only_cleaning, why_not_enough
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.attempts import remove_uncommitted
@@ -45,7 +45,6 @@ from compactor.roles.worker.monitor import Monitor, not_ours
 from compactor.roles.worker.older_snapshots import is_first_base, wait_for_older_snapshots
 from compactor.roles.worker.work_record import WorkRecord
 from compactor.storage.base import Storage
-from compactor.words import plural
 
 T = TypeVar("T")
 
@@ -328,34 +327,19 @@ class Attempt:
         self, refusal: RefusedError, state: AcidState, request: CompactionRequest
     ) -> LeftToCleaner:
         """
-        End an entry with not enough to compact. Obsolete or aborted files are reason enough to call the Cleaner;
-        otherwise there is nothing to do at all.
-
-        Hive 3.1's Cleaner takes aborted write ids for committed, and forgets them: there the entry ends below them. It
-        takes an entry that ends at 0 for one without an end. When nothing is left to remove for an entry, it later
-        removes for that entry what a next compaction replaced, even while readers need it. So it gets no entry of these
-        kinds.
+        End an entry with not enough to compact, so that the Cleaner removes what is obsolete or aborted.
 
         Raises:
-            RefusedError: NOT_ENOUGH.
+            RefusedError: NOT_ENOUGH; there is nothing to do at all.
         """
-        hive_4 = self._services.hive_4
-        gone = [*state.obsolete, *state.aborted]
-        kept = [excluded.dir.acid.first_written for excluded in state.excluded]
-        if not hive_4:
-            base = state.base.acid.max_write_id if state.base else 0
-            kept += [listed.acid.first_written for listed in state.aborted if listed.acid.max_write_id > base]
-            kept += [write_id for write_id in state.mixed_aborted_write_ids if write_id > base]
-        highest = min([request.write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
-        if not (gone or state.obsolete_originals) or highest <= 0:
+        left = only_cleaning(state, request.write_ids.high_watermark, request.layout)
+        if left is None:
             raise refusal
-        self._store_state(highest, request.entry)
+        self._store_state(left.highest_write_id, request.entry)
         self._guard(request)
         self._commit()
         self._step(steps.WORKER_COMMITTED)
-        return LeftToCleaner(
-            f"obsolete or aborted: {plural(len(gone), 'directory', 'directories')}, {plural(len(state.obsolete_originals), 'original file')}"
-        )
+        return LeftToCleaner(left.sentence)
 
     def _store_state(self, highest_write_id: int, entry: QueueEntry, job_id: str | None = None) -> None:
         self._cancellation.check()

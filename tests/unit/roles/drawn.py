@@ -2,6 +2,7 @@
 The life of a table `db.t`, drawn in the text of a case book and led on a `World`; questions in it are answered in turn.
 
     insert [<n>] [p=<value>]           so many INSERTs of one row, a transaction each
+    overwrite [p=<value>]              an INSERT OVERWRITE of one row
     delete [p=<value>]                 a DELETE of the first row
     aborted [p=<value>] [silent=<age>] an INSERT that is rolled back; its last heartbeat was so long ago, or two days
     writer <name> <user@host> <age>    an INSERT that stays open
@@ -109,6 +110,10 @@ class Drawn:
         count = int(words[0]) if words and words[0].isdigit() else 1
         for _ in range(count):
             self.world.insert(self.table, [self._row()], _partition(words))
+
+    def overwrite(self, *words):
+        with self.world.warehouse.begin() as txn:
+            txn.overwrite(self.table, [self._row()], _partition(words))
 
     def delete(self, *words):
         with self.world.warehouse.begin() as txn:

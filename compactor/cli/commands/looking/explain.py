@@ -14,7 +14,7 @@ from rich.text import Text
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
-from compactor.cli.commands.looking.plan import make_plan
+from compactor.cli.commands.looking.plan import OnlyCleaningError, make_plan
 from compactor.cli.commands.queueing.queue import history_record, queue_record
 from compactor.cli.naming.lookup import Found, find, find_table, require_transactional
 from compactor.cli.naming.target import parse_target
@@ -221,7 +221,13 @@ def _warnings(found: Found, plan: CompactionPlan | RefusedError) -> list[str]:
 
 def _compaction_record(plan: CompactionPlan | RefusedError, warnings: list[str]) -> Record:
     if isinstance(plan, RefusedError):
-        return {"possible": False, "reason": plan.reason.value, "message": plan.message, "warnings": warnings}
+        return {
+            "possible": False,
+            "reason": plan.reason.value,
+            "message": plan.message,
+            "sends_cleaner": isinstance(plan, OnlyCleaningError),
+            "warnings": warnings,
+        }
     predicted = plan.prediction
     return {
         "possible": True,
@@ -258,7 +264,10 @@ def _picture(
         Text(),
     ]
     refused = plan if isinstance(plan, RefusedError) else None
-    one_answer = refused is not None and isinstance(verdict, Skip) and verdict.reason is refused.reason
+    sends_cleaner = isinstance(plan, OnlyCleaningError)
+    one_answer = (
+        refused is not None and not sends_cleaner and isinstance(verdict, Skip) and verdict.reason is refused.reason
+    )
     parts.append(_verdict_line(verdict, and_refused=one_answer))
     writers = inspection.moment.open_writers()
     parts += [
@@ -267,6 +276,8 @@ def _picture(
     parts += [Text(f"  {finding}", style="yellow") for finding in verdict.findings]
     if not isinstance(plan, RefusedError):
         parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim"), Text(f"  {effect(plan)}", style="dim")]
+    elif isinstance(plan, OnlyCleaningError):
+        parts.append(Text(f"a compaction now would join nothing, and send the Cleaner: {plan.left.sentence}"))
     elif not one_answer:
         parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
     parts += [Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)]

@@ -22,6 +22,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.document import CompactionPlan
+from compactor.planning.included import OnlyCleaning, only_cleaning
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.spark.factory import ConfiguredSubmitter
@@ -49,6 +50,17 @@ def plan(session: Session, *, target: str, partition: str | None, kind: str, pro
     return Code.DONE
 
 
+class OnlyCleaningError(RefusedError):
+    """A compaction that would join nothing, and send the Cleaner: requested, it succeeds."""
+
+    def __init__(self, refusal: RefusedError, left: OnlyCleaning) -> None:
+        super().__init__(refusal.reason, f"{refusal.message}; a request would send the Cleaner: {left.sentence}")
+        self.refusal, self.left = refusal, left
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.refusal, self.left)
+
+
 def make_plan(
     session: Session, found: Found, kind: CompactionKind, properties: dict[str, str] | None = None
 ) -> CompactionPlan:
@@ -56,6 +68,7 @@ def make_plan(
     The plan of a compaction that would start now; its directory names carry no transaction id.
 
     Raises:
+        OnlyCleaningError: NOT_ENOUGH, and there is something for the Cleaner.
         RefusedError: NOT_ENOUGH, or the reason why the compaction would be refused.
     """
     database, settings = session.database(), session.settings
@@ -79,5 +92,14 @@ def make_plan(
     compaction = Compaction(
         request, storage_for(found.location, session.places.root_of), ConfiguredSubmitter(settings), settings
     )
-    made = compaction.plan(compaction.observe())
+    state = compaction.observe()
+    try:
+        made = compaction.plan(state)
+    except RefusedError as refusal:
+        left = None
+        if refusal.reason is Reason.NOT_ENOUGH:
+            left = only_cleaning(state, request.write_ids.high_watermark, layout)
+        if left is None:
+            raise
+        raise OnlyCleaningError(refusal, left) from None
     return made if found.kept is None else replace(made, warnings=(*made.warnings, found.kept))
