@@ -47,6 +47,11 @@ def why_no_table(name: str, table: Traits, kind: CompactionKind | None, layout: 
         return skip
     if table.sorted:
         return Skip(Reason.SORTED_TABLE, f"{name} is declared SORTED BY: no compaction keeps that order")
+    if kind is CompactionKind.REBALANCE and table.insert_only:
+        return Skip(
+            Reason.UNSUPPORTED_KIND,
+            f"{name} is insert-only: its rows belong to no bucket that a rebalance could fill, and Hive's own workers fail it; ask for a major one",
+        )
     if kind is not None and kind not in SUPPORTED:
         return Skip(
             Reason.UNSUPPORTED_KIND,

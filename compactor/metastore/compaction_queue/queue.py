@@ -388,6 +388,11 @@ class Queue:
             where.append(of_entity(self._table, "cq", entity))
         return self._database.read(lambda connection: read_queue(connection, self._schema, *where, limit=limit))
 
+    def waiting(self, kind: CompactionKind) -> list[QueueEntry]:
+        """Entries of one kind that no worker has claimed."""
+        where = [*self._in([QueueState.INITIATED]), self._table.c.cq_type == KIND_CODES[kind]]
+        return self._database.read(lambda connection: read_queue(connection, self._schema, *where))
+
     def count(self, *states: QueueState) -> int:
         """How many rows the queue has, all or those in the given states; those of a later Hive count, too."""
         query = select(func.count()).select_from(self._table).where(*self._in(states))

@@ -2,19 +2,22 @@
 Runs Hive's housekeeping (time-outs, purges) when no metastore service does, and gives back what dead workers claimed.
 
 Each daemon gives back the claims of dead workers of its own machine, as many as a minute allows: the duties must get
-their turn. Only the leader queues the follow-ups of parts, whichever worker did the part, and forgets the work on
-entries that have left the history. The leader runs Hive's duties when the settings say so, or when it finds that no
+their turn. Only the leader queues the follow-ups of parts, whichever worker did the part, refuses rebalances that no
+worker does, and forgets the work on entries that have left the history. The leader runs Hive's duties when the settings say so, or when it finds that no
 metastore service does: then for a day, after which it finds out again.
 Source: docs/operations.md; Hive's AcidHouseKeeperService, AcidTxnCleanerService, CompactionHouseKeeperService.
 """
 
+import contextlib
 import time
 
+from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Role
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.retention import Retention
 from compactor.metastore.housekeeping import Duty
+from compactor.planning.eligibility import why_not
 from compactor.roles.cycle import NoTurn, Progress
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.services import Services
@@ -47,6 +50,7 @@ class Housekeeper:
         self._told: dict[Duty, str] = {}
         self._unlooked = ""
         self._unforgotten = ""
+        self._unrefused = ""
         for duty in Duty:
             services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
             services.metrics.housekeeping_failures.labels(duty.value)
@@ -70,6 +74,8 @@ class Housekeeper:
         done += [f"queued what follows {plural(len(parts), 'part')}"] if parts else []
         if self._leads() and (gone := self._forget_work()):
             done.append(f"forgot the work on {plural(gone, 'entry', 'entries')}")
+        if self._leads() and (refused := self._refuse_rebalances()):
+            done.append(f"refused {plural(refused, 'rebalance')} of insert-only tables")
         failed: list[str] = []
         for duty in self._duties() if self._leads() else ():
             if self._services.stopping.is_set() or not self._leads():
@@ -104,6 +110,32 @@ class Housekeeper:
             (_log.debug if self._unlooked == str(error) else _log.warning)("follow_ups.not_read", error=str(error))
             self._unlooked = str(error)
         return self._continuing.go_on()
+
+    def _refuse_rebalances(self) -> int:
+        """
+        Refuse each waiting rebalance of an insert-only table; returns their number. A failure keeps no duty from being
+        done.
+
+        Rebalances are left to Hive's workers, which may be off, and then the entry would wait for ever. Of an
+        insert-only table Hive's workers fail it (CompactorFactory of 4.0 to 4.2), so nothing is lost by refusing it.
+        """
+        services, refused = self._services, 0
+        try:
+            waiting = services.queue.waiting(CompactionKind.REBALANCE)
+            tables = services.catalog.tables_for(entry.entity for entry in waiting) if waiting else {}
+            for entry in waiting:
+                table = tables.get(entry.entity.whole_table())
+                if table is None or not table.insert_only:
+                    continue
+                if (skip := why_not(table, entry.kind, services.layout)) is not None:
+                    with contextlib.suppress(OwnershipLostError):  # one of Hive's workers has claimed it by now
+                        services.queue.mark_refused(entry, f"{skip.reason.value}: {skip.explanation}")
+                        refused += 1
+            self._unrefused = ""
+        except CompactorError as error:
+            (_log.debug if self._unrefused == str(error) else _log.warning)("rebalances.not_read", error=str(error))
+            self._unrefused = str(error)
+        return refused
 
     def _forget_work(self) -> int:
         """

@@ -59,6 +59,24 @@ def test_a_rebalance_is_left_to_hives_workers(beside_4):
     assert world.ended() == []
 
 
+def test_a_rebalance_of_an_insert_only_table_waits_for_nothing(beside_4):
+    """
+    Hive takes the request, and its own workers fail it: the Housekeeper ends it as refused, and leaves the rebalance of
+    a full ACID table to Hive.
+    """
+    world = beside_4
+    world.table("t", rows=3, insert_only=True)
+    world.table("u", rows=3)
+    world.settle_time()
+    for name in ("t", "u"):
+        asked(world, "REBALANCE", name)
+    assert "refused 1 rebalance of insert-only tables" in world.housekeeper().run_once()
+    ((state, message),) = world.ended()
+    assert (state, message.partition(": ")[0]) == ("refused", "unsupported-kind")
+    assert "ask for a major one" in message
+    assert world.real.claim()["tableName"] == "u"
+
+
 def test_an_insert_overwrite_of_hive_3_does_not_end_an_entry(beside_3):
     """
     Its lock is exclusive there: the entry waits however often it is tried, its failures don't add up, and the Initiator

@@ -279,3 +279,20 @@ def test_the_watch_counts_the_queue(world):
     assert value("compactor_queue_entries", {"state": "working", "kind": "minor"}) == 1
     assert value("compactor_queue_entries", {"state": "ready-for-cleaning", "kind": "minor"}) == 0
     assert 60 <= (value("compactor_queue_oldest_age_seconds", {"state": "initiated"}) or 0) < 90
+
+
+def test_a_rebalance_that_cant_be_looked_for_stops_no_duty(world, monkeypatch):
+    """The refusal of rebalances is no duty of Hive's: it is tried again in the next cycle, and the rest goes on."""
+
+    def fails(kind):
+        raise RetryableError("no answer")
+
+    monkeypatch.setattr(world.services.queue, "waiting", fails)
+    txn = world.hive.begin(age=1_000_000)
+    world.hive.write(age=10_000)
+    keeper = world.housekeeper()
+    with capture_logs() as logs:
+        assert "time-outs 1" in keeper.run_once()
+        keeper.run_once()
+    assert world.services.transactions.state(txn).value in {"aborted", "absent"}
+    assert [line["log_level"] for line in logs if line["event"] == "rebalances.not_read"] == ["warning", "debug"]
