@@ -122,9 +122,13 @@ def in_pool(subject: Subject, pool: str) -> bool:
     return (subject.pool or DEFAULT_POOL).lower() == pool.lower()
 
 
+_QUOTED = re.compile(r"`[^`/]*`")
+
+
 def is_pattern(name: str) -> bool:
-    """Whether the name contains `*` or `?`."""
-    return "*" in name or "?" in name
+    """Whether the name contains `*` or `?`, but for names in backquotes, which are taken as they are."""
+    bare = _QUOTED.sub("", name)
+    return "*" in bare or "?" in bare
 
 
 def fits(name: str, pattern: str) -> bool:

@@ -212,3 +212,20 @@ def test_a_file_without_columns_is_refused(hive_4, tmp_path, file, value):
     with pytest.raises(RefusedError, match="instead of rows of columns") as refused:
         compact_directory(tmp_path, [("a", "int")])
     assert refused.value.reason is Reason.SCHEMA_MISMATCH
+
+
+@pytest.mark.parametrize("copy", ["01ab23cd", "01ab23cd45ef67ab"])
+def test_copies_with_hexadecimal_names_are_refused(hive_3, hive_4, tmp_path, copy):
+    """
+    Later releases name files of plain tables so (HIVE-28822). A table that became full ACID with such a file can't be
+    read by Hive 3.1 and 4.1.
+    """
+    for number, name in enumerate(("000000_0", f"000000_0_copy_{copy}")):
+        with (tmp_path / name).open("wb") as sink, pyorc.Writer(sink, "struct<id:int>") as writer:
+            writer.write((number,))
+    for hive in (hive_3, hive_4):
+        with pytest.raises(JudgeError, match=r"(?i)bucket ?id out of range: -1"):
+            hive.rows(tmp_path, "struct<id:int>")
+    with pytest.raises(RefusedError, match="isn't named like a bucket file") as refused:
+        compact_directory(tmp_path, [("id", "int")])
+    assert refused.value.reason is Reason.UNKNOWN_NAME

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from compactor.control.scope import is_pattern
 from compactor.errors import UsageError
 
 ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^", "\x7f"])
@@ -45,7 +46,7 @@ class Target:
 
 def parse_target(text: str, partition: str | None = None) -> Target:
     """
-    Parse `DB.TABLE[/k=v/…]`.
+    Parse `DB.TABLE[/k=v/…]`. A name in backquotes may hold `*` and `?`, which else are those of a pattern.
 
     Args:
         partition: the value of the option --partition.
@@ -58,8 +59,10 @@ def parse_target(text: str, partition: str | None = None) -> Target:
     database, dot, table = name.strip().replace("`", "").partition(".")
     if not dot or not database or not table or "." in table:
         raise UsageError(f"{text!r} doesn't name a table: write DATABASE.TABLE, such as {EXAMPLE}")
-    if "*" in name or "?" in name:
-        raise UsageError(f"{name!r} is a pattern: name one table here, such as {EXAMPLE}")
+    if is_pattern(name):
+        raise UsageError(
+            f"{name!r} is a pattern: name one table here, such as {EXAMPLE}; write a name with such letters in backquotes"
+        )
     inside = inside.strip("/")
     asked = (partition or "").strip("/")
     if inside and asked and inside != asked:

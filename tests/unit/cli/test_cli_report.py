@@ -45,6 +45,22 @@ def test_files_that_no_query_reads_are_named(shop, tmp_path):
     assert shop.json("report", "side.logs")["left_files"] == []
 
 
+def test_a_table_whose_name_has_letters_of_patterns(shop, tmp_path):
+    """In backquotes it is that table, which explain shows and enqueue queues; without them the name is a pattern."""
+    with shop.open() as database:
+        warehouse = Warehouse(tmp_path / "own", MetastoreLedger(database), CatalogRows(database))
+        for name in ("t?5", "t05"):
+            table = warehouse.create_table("side", name, [("id", "int")])
+            for number in range(2):
+                with warehouse.begin() as txn:
+                    txn.insert(table, [(number,)])
+    assert shop.json("explain", "side.`t?5`")["table"] == "t?5"
+    assert shop.run("explain", "side.t?5").exit_code == 2
+    assert shop.run("enqueue", "side.`t?5`").exit_code == 0
+    assert [row["table"] for row in shop.json("queue")] == ["t?5"]
+    assert [row["table"] for row in shop.json("queue", "side.`t?5`")] == ["t?5"]
+
+
 def test_a_page_to_show(shop):
     """Whole HTML with the figures; names are escaped; a place that can't be written is said."""
     page = shop.root / "report.html"

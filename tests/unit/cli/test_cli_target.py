@@ -12,6 +12,7 @@ from compactor.errors import UsageError
         ("sales.orders", None, Target("sales", "orders")),
         ("Sales.ORDERS", None, Target("sales", "orders")),
         ("`sales`.`orders`", None, Target("sales", "orders")),
+        ("sales.`t?5*`", None, Target("sales", "t?5*")),
         ("sales.orders/dt=2024-01-01", None, Target("sales", "orders", "dt=2024-01-01")),
         ("sales.orders/dt=a/hour=1/", None, Target("sales", "orders", "dt=a/hour=1")),
         (" sales.orders ", None, Target("sales", "orders", None)),
