@@ -194,6 +194,7 @@ def directory_compaction(
     write_ids="db.t:100:9223372036854775807::",
     txn=1000,
     orc_columns="auto",
+    splice=None,
 ):
     """
     A compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to
@@ -227,7 +228,28 @@ def directory_compaction(
         host="testhost",
         columns_by=column_rule(orc_columns, layout),
     )
-    return Compaction(request, storage_for(str(location)), InProcess(), settings(splice={"min_stripe_bytes": 1}))
+    return Compaction(
+        request, storage_for(str(location)), InProcess(), settings(splice=splice or {"min_stripe_bytes": 1})
+    )
+
+
+def insert_only_compaction(location, stored, *, submitter=None, **sections):
+    """A compaction of an insert-only table's directory that no warehouse made: files by other writers."""
+    made = directory_compaction(location, [("a", "int")])
+    parameters = {"transactional": "true", "transactional_properties": "insert_only"}
+    request = replace(made.request, table=replace(made.request.table, parameters=parameters), stored=stored)
+    return Compaction(request, storage_for(str(location)), submitter or InProcess(), settings(**sections))
+
+
+def deltas_of(location, files):
+    """Lay files out as the deltas of an insert-only table; the paths, relative to the location."""
+    paths = []
+    for number, data in enumerate(files, 1):
+        path = location / f"delta_{number:07d}_{number:07d}_0000" / "000000_0"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        paths.append(str(path.relative_to(location)))
+    return paths
 
 
 def go_through(compaction, guard=lambda: None):

@@ -99,6 +99,8 @@ def why_whole(reader: RandomReader, kind: str) -> str | None:
     """
     start = reader.read_at(0, len(_MARK))
     if kind != PLAIN:
+        if not reader.size:
+            return "it is empty"
         if not start.startswith(_CODECS[kind].begins):
             return f"it isn't in {kind}, as its name says"
         start = b""
@@ -125,7 +127,7 @@ def join(readers: Sequence[RandomReader], kind: str, sink: Sink) -> tuple[Placed
             ended = _last_byte(reader, kind) in {b"", _NEWLINE}
             line = _CODECS[kind].line
         else:
-            ended = last or reader.read_at(reader.size - 1, 1) == _NEWLINE
+            ended = last or not reader.size or reader.read_at(reader.size - 1, 1) == _NEWLINE
             line = _NEWLINE
         if not (ended or last):
             sink.write(line)

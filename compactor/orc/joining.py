@@ -23,7 +23,7 @@ from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import Tail, read_stripe_footer, read_tail
-from compactor.orc.format.zones import stripe_zone
+from compactor.orc.format.zones import UTC, stripe_zone, zone_of
 from compactor.orc.reading.arrow import arrow_type, check_recodable, has_nested, settled
 from compactor.orc.reading.single_stripe import BATCH_ROWS, batch_rows, read_batches
 from compactor.orc.writing.copied import difference
@@ -36,6 +36,8 @@ from compactor.reasons import Reason
 _BLOCK_STEP: Final = 1 << 16
 _WRITE_BYTES: Final = 16 << 20
 _BLOOM_STREAMS: Final = (7, 8)
+_PLAIN: Final = (UTC, ())
+"""The manner of stripes that differ in nothing from having no rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,13 +75,26 @@ class Joined:
     digest: Digest
 
 
-def family_of(reader: RandomReader, tail: Tail) -> str:
+Manner = tuple[str, tuple[str, ...]]
+"""Time zone of a stripe, and names of the columns that have Bloom filters."""
+
+
+def manners_of(reader: RandomReader, tail: Tail) -> frozenset[Manner]:
     """
-    What files must have in common to share a file: column types with their names and attributes, codec, rows per index
-    entry, calendar, user metadata, time zone, Bloom filters.
+    How the stripes with rows were written.
 
     Raises:
-        CorruptFileError: the footer of the first stripe can't be read.
+        CorruptFileError: the footer of a stripe can't be read.
+    """
+    filled = [index for index in range(len(tail.stripes)) if tail.stripes[index].number_of_rows]
+    footers = [read_stripe_footer(reader, tail, index) for index in filled]
+    return frozenset((zone_of(tail, footer), _with_bloom_filters(tail, footer)) for footer in footers)
+
+
+def family_of(tail: Tail, manners: frozenset[Manner]) -> str:
+    """
+    What files must have in common to share a file: column types with their names and attributes, codec, rows per index
+    entry, calendar, user metadata, and of all their stripes time zone and Bloom filters.
     """
     said = hashlib.blake2b(digest_size=8)
     for found in tail.footer.types:
@@ -87,20 +102,24 @@ def family_of(reader: RandomReader, tail: Tail) -> str:
     for name, value in sorted(tail.user_metadata.items()):
         said.update(f"{name}={value.hex()};".encode())
     said.update(f"{tail.compression} {tail.stride} {tail.footer.calendar} {tail.splice_class}".encode())
-    filled = next((index for index in range(len(tail.stripes)) if tail.stripes[index].number_of_rows), None)
-    if filled is not None:
-        said.update(f"{stripe_zone(reader, tail, filled)} {_bloom_columns(reader, tail, filled)}".encode())
+    for manner in sorted(manners - {_PLAIN}):
+        said.update(f"{manner}".encode())
     return said.hexdigest()
 
 
-def why_whole(tail: Tail) -> str | None:
+def why_whole(tail: Tail, manners: frozenset[Manner]) -> str | None:
     """Why none of a file's stripes can stand in another file; None: they can."""
     if tail.is_acid:
         return "it has the columns of a full ACID file"
     if tail.stride < 1:
         return "it has no row index"
     unclear = (compatible(tail, _output(tail, (), DEFAULT_STRIPE), index) for index in range(len(tail.stripes)))
-    return next((why for why in unclear if why is not None), None)
+    if (why := next((why for why in unclear if why is not None), None)) is not None:
+        return why
+    zones = sorted({zone for zone, _ in manners})
+    if len(zones) > 1:  # as ORC's own merging leaves them
+        return f"its stripes are of several time zones ({', '.join(zone or 'none' for zone in zones)})"
+    return None
 
 
 def why_copied(tail: Tail) -> str | None:
@@ -290,7 +309,11 @@ def _output(tail: Tail, blooms: Sequence[str], stripe_bytes: int) -> OutputForma
 
 def _bloom_columns(reader: RandomReader, tail: Tail, index: int) -> tuple[str, ...]:
     """Names of the table's columns that have Bloom filters in a stripe."""
-    streams = read_stripe_footer(reader, tail, index).streams
+    return _with_bloom_filters(tail, read_stripe_footer(reader, tail, index))
+
+
+def _with_bloom_filters(tail: Tail, footer: pb.StripeFooter) -> tuple[str, ...]:
+    streams = footer.streams
     found = {stream.column for stream in streams if stream.kind in _BLOOM_STREAMS}
     root: pb.Type = tail.footer.types[0]
     return tuple(name for name, column in zip(root.field_names, root.subtypes, strict=True) if column in found)

@@ -279,9 +279,11 @@ class SourceRows:
                 Reason.UNSUPPORTED_FORMAT,
                 f"{name} has both unions and timestamps that Arrow can't rewrite; such stripes can be copied but not rewritten",
             )
+        count = batch_rows(source.tail, stripe)
+        for _ in read_batches(source.reader, source.tail, stripe, rows=count, without_seconds=True):
+            pass  # only Arrow's arrays tell at once how many values each column has
         image = stripe_image(source.reader, source.tail, stripe)
         opened = io.BytesIO(image) if isinstance(image, pa.Buffer) else image
-        count = batch_rows(source.tail, stripe)
         maps = DecodedMaps(source.reader, source.tail, stripe, self._row, count)
         try:
             reader = pyorc.Reader(opened, struct_repr=pyorc.StructRepr.TUPLE, converters=CONVERTERS)

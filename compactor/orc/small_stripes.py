@@ -21,6 +21,7 @@ from compactor.orc.format.tail import Tail, read_stripe_footer
 from compactor.orc.format.zones import zone_of
 from compactor.orc.reading.chunks import Chunk
 from compactor.orc.reading.consistency import DecodedKeys
+from compactor.orc.reading.counts import ValueCounts
 from compactor.orc.reading.single_stripe import BATCH_ROWS, FoundStripe, batches_of, image_of_several
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.output import OutputFormat
@@ -148,8 +149,12 @@ class _SmallStripes(SourceRows):
     def _decoded(self, stripes: Sequence[FoundStripe], zone: str) -> Chunk:
         ends = list(accumulate((stripe.rows for stripe in stripes), initial=0))
         found = batches_of(image_of_several(stripes, 2 * _MOST_BYTES), ends[-1], BATCH_ROWS, "small stripes")
-        chunk = self._chunk(pa.concat_batches(list(found)), stripes[0].index, 0, zone)
+        batch = pa.concat_batches(list(found))
+        chunk = self._chunk(batch, stripes[0].index, 0, zone)
         for stripe, (start, end) in zip(stripes, pairwise(ends), strict=True):
+            counts = ValueCounts(stripe.tail, stripe.index)
+            counts.add(batch.slice(start, end - start))
+            counts.check()
             seen = DecodedKeys(stripe.tail, stripe.index)
             seen.add(chunk.keys.select(slice(start, end)))
             seen.check()

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from compactor.errors import CorruptFileError
+from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader, Sink
 from compactor.parquet import fields, thrift
 from compactor.parquet.fields import MAGIC, extent
-from compactor.parquet.footer import Footer
+from compactor.parquet.footer import LONGEST, Footer
 from compactor.parquet.thrift import MalformedError, Struct
 from compactor.reasons import Reason
 
@@ -112,7 +112,12 @@ class Assembly:
         self._groups.append(_Described(thrift.encode(group), tuple(indexes) if any(map(any, indexes)) else ()))
 
     def finish(self) -> None:
-        """Write indexes and footer."""
+        """
+        Write indexes and footer.
+
+        Raises:
+            RefusedError: LIMIT_EXCEEDED, the footer would be longer than `read_footer` reads.
+        """
         places = [self._write_indexes(kind) for kind in (0, 1)]
         numbered = len(self._groups) - 1 <= _LAST_ORDINAL
         groups = [
@@ -129,6 +134,8 @@ class Assembly:
             parts.append(thrift.encoded_field(number, kind, value, before))
             before = number
         data = b"".join(parts) + b"\0"
+        if len(data) > LONGEST:
+            raise RefusedError(Reason.LIMIT_EXCEEDED, f"the joined file's footer would have {len(data) >> 20} MiB")
         self._sink.write(data + len(data).to_bytes(4, "little") + MAGIC)
 
     def _copy_ranges(self, reader: RandomReader, extents: Sequence[tuple[int, int]]) -> list[int]:

@@ -18,10 +18,10 @@ from compactor.handles import RandomReader, ReaderFile
 from compactor.parquet import fields, thrift, view
 from compactor.parquet.assembly import bloom_filter, indexes, shifted_index
 from compactor.parquet.fields import extent
-from compactor.parquet.footer import Footer, RowGroup, read_footer
+from compactor.parquet.footer import Footer, RowGroup, read_footer, require_same_rows
 from compactor.parquet.joining import Piece
 from compactor.parquet.row_group import Loaded, load
-from compactor.parquet.thrift import Struct
+from compactor.parquet.thrift import MalformedError, Struct
 from compactor.parquet.view import View
 from compactor.reasons import Reason
 from compactor.words import one_line
@@ -57,7 +57,10 @@ def check(result: RandomReader, pieces: Sequence[Piece]) -> None:
     except CorruptFileError as error:
         raise _differs(result, str(error)) from error
     sources = [
-        _Source(piece.reader, piece.footer, index, piece.recode) for piece in pieces for index in piece.row_groups
+        _Source(piece.reader, piece.footer, index, piece.recode)
+        for piece in pieces
+        for index in piece.row_groups
+        if piece.footer.row_groups[index].rows
     ]
     if any(piece.footer.family != footer.family for piece in pieces):
         raise _differs(result, "schema, metadata or writer aren't those of its sources")
@@ -66,8 +69,6 @@ def check(result: RandomReader, pieces: Sequence[Piece]) -> None:
         raise _differs(result, f"it has {footer.rows} rows, its sources have {rows}")
     at = 0
     for number, group in enumerate(footer.row_groups):
-        while at < len(sources) and sources[at].recode and not sources[at].group.rows:
-            at += 1
         if at == len(sources):
             raise _differs(result, f"row group {number + 1} comes from no source")
         described = footer.describe(number)
@@ -84,9 +85,9 @@ def check(result: RandomReader, pieces: Sequence[Piece]) -> None:
         if left:
             raise _differs(result, f"row group {number + 1} doesn't end where a row group of the sources does")
         _check_values(result, number, load(result, group), footer, taken)
-    if any(source.group.rows or not source.recode for source in sources[at:]):
+    if at < len(sources):
         raise _differs(result, "row groups of its sources are missing")
-    _check_with_arrow(result, footer, sources)
+    _check_with_arrow(result, footer)
 
 
 def _check_copy(result: RandomReader, number: int, described: Struct, source: _Source) -> None:
@@ -216,25 +217,19 @@ def _together(sources: Sequence[_Source]) -> Iterator[list[_Source]]:
         if some and stored + source.group.bytes > _TOGETHER:
             yield some
             some, stored = [], 0
-        if source.group.rows:
-            some.append(source)
-            stored += source.group.bytes
+        some.append(source)
+        stored += source.group.bytes
     if some:
         yield some
 
 
-def _check_with_arrow(result: RandomReader, footer: Footer, sources: Sequence[_Source]) -> None:
-    """Arrow must open the file, unless Arrow can't open the first source either."""
+def _check_with_arrow(result: RandomReader, footer: Footer) -> None:
+    """Arrow must open the file, and find in each row group the rows that its sources have."""
     try:
         found = parquet.read_metadata(pa.PythonFile(ReaderFile(result), mode="r"))
-    except (pa.ArrowException, OSError) as error:
-        try:
-            parquet.read_metadata(pa.PythonFile(ReaderFile(sources[0].reader), mode="r"))
-        except (pa.ArrowException, OSError):
-            return
-        raise _differs(result, f"Arrow can't open it ({one_line(error)})") from error
-    if (found.num_rows, found.num_row_groups) != (footer.rows, len(footer.row_groups)):
-        raise _differs(result, f"Arrow finds {found.num_rows} rows in {found.num_row_groups} row groups")
+        require_same_rows(found, footer.rows, [group.rows for group in footer.row_groups])
+    except (pa.ArrowException, OSError, MalformedError) as error:
+        raise _differs(result, f"Arrow can't open it as it is meant ({one_line(error)})") from error
 
 
 def _differs(result: RandomReader, what: str) -> VerificationError:

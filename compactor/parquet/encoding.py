@@ -60,7 +60,7 @@ class Manner:
             self.encodings = [set() for _ in group.chunks]
             page = next((page for page in pages(group.stored[0]) if page.kind in {DATA_PAGE_1, DATA_PAGE_2}), None)
             self.version_2 = page is not None and page.kind == DATA_PAGE_2
-            self.checksums = page is not None and page.has_crc
+            self.checksums = page is not None and page.crc is not None
         for chunk, found, codecs, encodings in zip(
             group.chunks, group.group.encodings, self.codecs, self.encodings, strict=True
         ):

@@ -7,31 +7,48 @@ memory; whoever copies a row group decodes it again.
 Source: parquet.thrift; docs/parquet.md.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
-from compactor.parquet import fields, thrift, view, writers
+from compactor.parquet import fields, structs, thrift, view, writers
 from compactor.parquet.fields import MAGIC
 from compactor.parquet.row_group import Chunk, RowGroup, packed, shared
 from compactor.parquet.schema import Leaf, Schema, read_schema, type_ordered
+from compactor.parquet.statistics import require_statistics
 from compactor.parquet.thrift import MalformedError, Span, Struct
+from compactor.parsing import parsing
 from compactor.reasons import Reason
+from compactor.words import one_line
 
-__all__ = ["Footer", "RowGroup", "read_footer"]
+__all__ = ["LONGEST", "Footer", "RowGroup", "read_footer"]
+LONGEST: Final = 16 << 20
+"""Bytes of the longest footer that is decoded, and that a joined file gets."""
 _ENCRYPTED_MAGIC: Final = b"PARE"
 _FIRST_READ: Final = 64 << 10
-_LONGEST: Final = 16 << 20
-_KINDS: Final = {
-    fields.META_CODEC: thrift.I32,
-    fields.META_INDEX_PAGE: thrift.I64,
-    fields.META_DICTIONARY_PAGE: thrift.I64,
-    fields.META_BLOOM: thrift.I64,
-    fields.META_BLOOM_LENGTH: thrift.I32,
-}
 _SIZES: Final = (fields.META_VALUES, fields.META_RAW, fields.META_STORED, fields.META_DATA_PAGE)
+_INDEXES: Final = (
+    (fields.CHUNK_OFFSET_INDEX, fields.CHUNK_OFFSET_INDEX_LENGTH),
+    (fields.CHUNK_COLUMN_INDEX, fields.CHUNK_COLUMN_INDEX_LENGTH),
+)
+_JUDGED: Final[thrift.Shape] = {
+    fields.GROUP_COLUMNS: {
+        fields.CHUNK_META: {
+            fields.META_KEY_VALUES: {},
+            fields.META_STATISTICS: {},
+            fields.META_ENCODING_STATISTICS: {},
+            fields.META_SIZE_STATISTICS: {},
+        }
+    },
+    fields.GROUP_SORTING: {},
+}
+"""What is decoded to be judged; whoever copies a row group takes what lies inside the metadata as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +103,11 @@ def read_footer(reader: RandomReader) -> Footer:
     Raises:
         CorruptFileError: the file isn't a sound Parquet file.
     """
+    with parsing(reader.name):
+        return _read(reader)
+
+
+def _read(reader: RandomReader) -> Footer:
     name, length = reader.name, reader.size
     if length < 12:
         raise _corrupt(name, f"it has only {length} bytes")
@@ -100,8 +122,8 @@ def read_footer(reader: RandomReader) -> Footer:
     if magic == _ENCRYPTED_MAGIC:
         return _unread(name, length, 0, "its footer is encrypted, and its number of rows with it")
     try:
-        if footer_length > _LONGEST:
-            rows = thrift.leading_integer(reader.read_at(begin, _LONGEST), fields.FILE_ROWS)
+        if footer_length > LONGEST:
+            rows = thrift.leading_integer(reader.read_at(begin, LONGEST), fields.FILE_ROWS)
             return _unread(name, length, rows, f"its footer has {footer_length >> 20} MiB")
         if len(tail) < footer_length + 8:
             tail = reader.read_at(begin, footer_length + 8)
@@ -117,6 +139,8 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
     places = thrift.spans(data, {fields.FILE_ROW_GROUPS: judge.row_groups})
     if fields.FILE_ROW_GROUPS not in places:
         raise MalformedError("it describes no row groups")
+    structs.FILE.require({number: (kind, None) for number, (kind, *_) in places.items()})
+    _require_key_values(data, places)
     rows, groups = thrift.integer(data, places[fields.FILE_ROWS][1]), tuple(judge.groups)
     family, created_by = _family(data, places), _created_by(data, places)
     type_ordered(data[slice(*places.get(fields.FILE_COLUMN_ORDERS, (0, 0, 0))[1:])], len(judge.leaves))
@@ -128,10 +152,12 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
         raise MalformedError("its row groups claim more bytes than the file has")
     if any(number in places for number in fields.FILE_ENCRYPTION):
         judge.carried = "its columns are encrypted"
-    carried = judge.carried or writers.carried(created_by, judge.encodings)
+    if judge.carried is None:
+        _require_arrow(data, rows, [group.rows for group in groups])
+    carried = judge.carried or writers.carried(created_by, judge.codecs, judge.encodings)
     kept = (
         judge.kept
-        or writers.kept(created_by, judge.codecs, judge.encodings)
+        or writers.kept(created_by, judge.codecs)
         or view.unlike(data[slice(*places[fields.FILE_SCHEMA][1:])])
     )
     return Footer(name, length, rows, groups, family, carried, kept, data, places)
@@ -165,7 +191,7 @@ class _Judge:
         if here[0] != thrift.LIST or (count and kind != thrift.STRUCT):
             raise MalformedError("its row groups aren't a list of structs")
         for _ in range(count):
-            group, end = thrift.decode(self._data, at, fields.GROUP_SHAPE)
+            group, end = thrift.decode(self._data, at, _JUDGED)
             if self.leaves:
                 self.groups.append(self._row_group(group, at))
             at = end
@@ -177,6 +203,9 @@ class _Judge:
             raise MalformedError(f"a row group doesn't describe all {len(self.leaves)} columns")
         if rows is None or rows[0] != thrift.I64 or rows[1] < 0:
             raise MalformedError("a row group has no number of rows")
+        structs.ROW_GROUP.require(group)
+        for sorting in group.get(fields.GROUP_SORTING, (0, ()))[1]:
+            structs.SORTING.require(sorting)
         described, encodings = [], []
         for chunk, leaf in zip(columns[1], self.leaves, strict=True):
             meta = self._chunk(chunk, leaf)
@@ -192,9 +221,14 @@ class _Judge:
                 raise MalformedError(f"column {leaf.name} has {found.values} values in a row group of {rows[1]} rows")
             described.append(found)
             encodings.append(shared(meta[fields.META_ENCODINGS][1]))
+        stored = sum([chunk.stored for chunk in described])
+        if (
+            group.get(fields.GROUP_STORED, (0, stored))[1] != stored
+        ):  # Java's readers find the row groups of a split by it
+            raise MalformedError(f"a row group of {stored} bytes claims {group[fields.GROUP_STORED][1]}")
         return RowGroup(
             rows[1],
-            sum([chunk.stored for chunk in described]),
+            stored,
             sum([chunk.raw for chunk in described]),
             place,
             packed(described),
@@ -213,18 +247,24 @@ class _Judge:
         meta: Struct = found[1]
         if any(number not in meta or meta[number][0] != thrift.I64 or meta[number][1] < 0 for number in _SIZES):
             raise MalformedError(f"column {leaf.name} has no sizes")
-        if any(number in meta and meta[number][0] != kind for number, kind in _KINDS.items()):
-            raise MalformedError(f"column {leaf.name} has an offset or a codec that is none")
+        if fields.META_CODEC not in meta or fields.META_ENCODINGS not in meta:
+            raise MalformedError(f"column {leaf.name} has no codec or no encodings")
+        structs.CHUNK.require(chunk)
+        structs.META.require(meta)
         begin, end = fields.extent(meta)
         outside = begin < len(MAGIC) or end > self._end or meta[fields.META_DATA_PAGE][1] > end
         if outside and end > begin and self.carried is None:
             raise MalformedError(f"column {leaf.name} would lie at bytes {begin} to {end}, before or behind the data")
-        if meta.get(fields.META_TYPE, (0, None))[1] != leaf.physical:
+        elsewhere = any(not 0 <= meta.get(number, (0, 0))[1] <= self._end for number in fields.META_OTHER_PAGES)
+        if elsewhere and self.carried is None:
+            raise MalformedError(f"column {leaf.name} has pages before or behind the data")
+        if meta[fields.META_TYPE][1] != leaf.physical:
             raise MalformedError(f"column {leaf.name} has another type than in the schema")
-        if fields.META_CODEC not in meta or fields.META_ENCODINGS not in meta:
-            raise MalformedError(f"column {leaf.name} has no codec or no encodings")
-        if meta.get(fields.META_PATH, (0, b""))[1] != leaf.path:
+        if meta[fields.META_PATH][1] != leaf.path:
             self.carried = "its columns aren't in the order of its schema"
+        if self.carried is None:
+            self._require_index_places(chunk, leaf)
+        require_statistics(meta, leaf)
         if fields.META_BLOOM in meta:
             self.kept = "it has Bloom filters"
         elif fields.META_KEY_VALUES in meta:
@@ -232,6 +272,46 @@ class _Judge:
         self.codecs.add(meta[fields.META_CODEC][1])
         self._encodings.add(meta[fields.META_ENCODINGS][1])
         return meta
+
+    def _require_index_places(self, chunk: Struct, leaf: Leaf) -> None:
+        """A page index has a place and a length: readers disagree about half of that, and about zeros."""
+        for place, length in _INDEXES:
+            at, size = (chunk.get(number, (0, None))[1] for number in (place, length))
+            if (at is None) != (size is None) or (at is not None and not (0 < at <= self._end - size and size > 0)):
+                raise MalformedError(f"column {leaf.name} has a page index of {size} bytes at byte {at}")
+
+
+def _require_key_values(data: bytes, places: dict[int, Span]) -> None:
+    _, begin, end = places.get(fields.FILE_KEY_VALUES, (0, 0, 0))
+    if end > begin:
+        for pair in thrift.structs(data, begin):
+            structs.KEY_VALUE.require(pair)
+
+
+def _require_arrow(data: bytes, rows: int, row_groups: list[int]) -> None:
+    """
+    Arrow parses the whole footer, so that a file isn't joined with others which then nobody opens.
+
+    Raises:
+        MalformedError: it can't, or finds other rows.
+    """
+    try:
+        found = parquet.read_metadata(pa.BufferReader(b"".join((MAGIC, data, len(data).to_bytes(4, "little"), MAGIC))))
+    except (pa.ArrowException, OSError) as error:
+        raise MalformedError(f"Arrow can't open it ({one_line(error)})") from error
+    require_same_rows(found, rows, row_groups)
+
+
+def require_same_rows(found: parquet.FileMetaData, rows: int, row_groups: Iterable[int]) -> None:
+    """
+    Hold what Arrow reads of a file against what this package reads.
+
+    Raises:
+        MalformedError: other rows, in all or in a row group.
+    """
+    counts = [found.row_group(number).num_rows for number in range(found.num_row_groups)]
+    if found.num_rows != rows or counts != list(row_groups):
+        raise MalformedError(f"Arrow finds {found.num_rows} rows in {len(counts)} row groups")
 
 
 def _family(data: bytes, places: dict[int, Span]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from compactor.handles import RandomReader, Sink
 from compactor.parquet.assembly import Assembly
 from compactor.parquet.footer import Footer
-from compactor.parquet.recoding import FULL_STORED, Recoder
+from compactor.parquet.recoding import FULL_STORED, Recoder, require_decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def join(
     progress: Callable[[int], None] | None = None,
 ) -> Joined:
     """
-    Write the row groups of all pieces, in their order, as one file.
+    Write the row groups of all pieces, in their order, as one file. Those without rows are left out: parquet-mr before
+    1.13 reads none.
 
     Args:
         full_stored: stored bytes of the sources that make a full row group; at most `FULL_STORED`.
@@ -72,6 +73,8 @@ def join(
     total = 0
     for piece in pieces:
         for index in piece.row_groups:
+            if not piece.footer.row_groups[index].rows:
+                continue
             total += piece.footer.row_groups[index].bytes
             source = piece.reader, piece.footer, index
             if piece.recode and piece.footer.kept is None and recoder.take(source):
@@ -82,6 +85,18 @@ def join(
     recoder.flush()
     assembly.finish()
     return Joined(assembly.rows, sink.position, total - recoder.recoded, recoder.recoded, assembly.row_groups)
+
+
+def require_values(piece: Piece) -> None:
+    """
+    Decode what would be encoded anew.
+
+    Raises:
+        CorruptFileError: it can't be decoded.
+    """
+    for index in piece.row_groups:
+        if piece.recode and piece.footer.kept is None and piece.footer.row_groups[index].rows:
+            require_decoded((piece.reader, piece.footer, index))
 
 
 def _check(pieces: Sequence[Piece]) -> None:

@@ -9,25 +9,30 @@ Source: parquet.thrift (PageHeader); Encodings.md.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from compactor.parquet import thrift
 from compactor.parquet.row_group import Chunk
 from compactor.parquet.schema import BOOLEAN, BYTE_ARRAY, Leaf
-from compactor.parquet.thrift import MalformedError
-from compactor.parquet.writers import CODECS, DELTA_BYTE_ARRAY, DICTIONARIES
+from compactor.parquet.structs import PAGE
+from compactor.parquet.thrift import MalformedError, Struct
+from compactor.parquet.writers import DELTA_BYTE_ARRAY, DICTIONARIES, PAGE_CODECS
+from compactor.words import one_line
 
 DATA_PAGE_1: Final = 0
+DICTIONARY_PAGE: Final = 2
 DATA_PAGE_2: Final = 3
-_DICTIONARY_PAGE: Final = 2
 _TYPE: Final = 1
 _RAW: Final = 2
 _STORED: Final = 3
 _CRC: Final = 4
-_DICTIONARY_HEADER: Final = 7
-_ENTRIES: Final = 1
+_HEADERS: Final = {DATA_PAGE_1: 5, 1: 6, DICTIONARY_PAGE: 7, DATA_PAGE_2: 8}
+"""By the kind of page, the field of its header that is about just that kind."""
+_SHAPE: Final[thrift.Shape] = {number: {} for number in _HEADERS.values()}
+_INDEX_PAGE: Final = 1
+_VALUES: Final = 1
 _LENGTH: Final = struct.Struct("<I")
 _CHEAP: Final = 64 << 10
 """Below this, the longest entry of a dictionary isn't looked for."""
@@ -35,17 +40,32 @@ _CHEAP: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Header of a page, and where its content begins and ends."""
+    """
+    A page.
+
+    Args:
+        header: the fields that are about its kind.
+        values: of a dictionary its entries.
+        begin, end: of its content in the chunk.
+    """
 
     kind: int
     raw_bytes: int
-    has_crc: bool
-    entries: int
+    crc: int | None
+    header: Struct
+    values: int
     begin: int
     end: int
 
 
-def pages(chunk: memoryview) -> Iterator[Page]:
+class Stored(Protocol):
+    """A column chunk's bytes, in memory or read where they are asked for."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, place: slice, /) -> bytes | memoryview: ...
+
+
+def pages(chunk: Stored) -> Iterator[Page]:
     """
     Walk the pages of a chunk.
 
@@ -54,22 +74,27 @@ def pages(chunk: memoryview) -> Iterator[Page]:
     """
     at = 0
     while at < len(chunk):
-        head = chunk[at : at + 1024].tobytes()
+        head = bytes(chunk[at : at + 1024])
         try:
-            header, length = thrift.decode(head, 0, {_DICTIONARY_HEADER: {}})
+            header, length = thrift.decode(head, 0, _SHAPE)
         except MalformedError:  # statistics of long texts
-            header, length = thrift.decode(chunk[at : at + (1 << 20)].tobytes(), 0, {_DICTIONARY_HEADER: {}})
-        if any(
-            header.get(number, (0, 0))[0] != thrift.I32 or header[number][1] < 0 for number in (_TYPE, _RAW, _STORED)
-        ):
+            header, length = thrift.decode(bytes(chunk[at : at + (1 << 20)]), 0, _SHAPE)
+        PAGE.require(header)
+        if header[_RAW][1] < 0 or header[_STORED][1] < 0:
             raise MalformedError("a page has no sizes")
         begin = at + length
         at = begin + header[_STORED][1]
         if at > len(chunk):
             raise MalformedError("a page ends behind its column chunk")
-        dictionary = header[_DICTIONARY_HEADER][1] if _DICTIONARY_HEADER in header else {}
-        entries = dictionary.get(_ENTRIES, (0, 0))[1]
-        yield Page(header[_TYPE][1], header[_RAW][1], _CRC in header, entries, begin, at)
+        kind = header[_TYPE][1]
+        if kind not in _HEADERS:
+            raise MalformedError(f"a page is of the kind {kind}")
+        about: Struct = header.get(_HEADERS[kind], (0, {}))[1]
+        values = about.get(_VALUES, (0, 0))
+        if kind != _INDEX_PAGE and (values[0] != thrift.I32 or values[1] < 0):
+            raise MalformedError("a page has no number of values")
+        crc = header[_CRC][1] if _CRC in header else None
+        yield Page(kind, header[_RAW][1], crc, about, values[1], begin, at)
 
 
 def decoded_bound(stored: memoryview, chunk: Chunk, encodings: bytes, leaf: Leaf) -> int:
@@ -96,29 +121,48 @@ def decoded_bound(stored: memoryview, chunk: Chunk, encodings: bytes, leaf: Leaf
 def _longest_entry(stored: memoryview, chunk: Chunk) -> int:
     """Bytes of the longest entry of a chunk's dictionary, or a bound where that is good enough."""
     first = next(pages(stored), None)
-    if first is None or first.kind != _DICTIONARY_PAGE:
+    if first is None or first.kind != DICTIONARY_PAGE:
         return 0
     if first.raw_bytes > chunk.raw:
         raise MalformedError("a dictionary claims more bytes than its column chunk")
     if first.raw_bytes * chunk.values <= _CHEAP:
         return first.raw_bytes
-    content = stored[first.begin : first.end]
-    codec = chunk.codec
-    try:
-        data = (
-            pa.Codec(CODECS[codec]).decompress(content, first.raw_bytes, asbytes=True) if codec else content.tobytes()
-        )
-    except (pa.ArrowException, OSError) as error:
-        raise MalformedError(f"a dictionary can't be decompressed ({error})") from error
-    return longest_entry(data, first.entries)
+    data = inflated(stored[first.begin : first.end], chunk.codec, first.raw_bytes)
+    if data is None:
+        raise MalformedError("a dictionary can't be decompressed")
+    return longest_entry(data, first.values)
 
 
-def longest_entry(data: bytes, entries: int) -> int:
+def inflated(content: bytes | memoryview, codec: int, raw_bytes: int) -> bytes | None:
+    """
+    The content of a page of one piece, without compression; None: nothing here knows its codec.
+
+    Raises:
+        MalformedError: it isn't so many bytes in that codec.
+    """
+    if not codec:
+        data = bytes(content)
+    elif codec not in PAGE_CODECS or not pa.Codec.is_available(PAGE_CODECS[codec]):
+        return None
+    else:
+        try:
+            data = pa.Codec(PAGE_CODECS[codec]).decompress(content, raw_bytes, asbytes=True)
+        except (pa.ArrowException, OSError) as error:
+            raise MalformedError(f"a page can't be decompressed ({one_line(error)})") from error
+    if len(data) != raw_bytes:
+        raise MalformedError(f"a page has {len(data)} bytes instead of {raw_bytes}")
+    return bytes(data)
+
+
+def longest_entry(data: bytes, entries: int, *, whole: bool = False) -> int:
     """
     Bytes of the longest of so many byte arrays in PLAIN encoding.
 
+    Args:
+        whole: whether they must be all that there is.
+
     Raises:
-        MalformedError: they are fewer.
+        MalformedError: they are fewer, or more.
     """
     longest = at = 0
     length_at = _LENGTH.unpack_from
@@ -130,4 +174,6 @@ def longest_entry(data: bytes, entries: int) -> int:
                 longest = length
     except struct.error as error:
         raise MalformedError("a dictionary ends too early") from error
+    if at > len(data) or (whole and at != len(data)):
+        raise MalformedError(f"a dictionary of {len(data)} bytes has entries of {at}")
     return int(longest)

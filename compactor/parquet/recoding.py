@@ -5,7 +5,8 @@ Decodes some of them at a time, and writes a row group when enough has come toge
 could need too much memory, whatever its footer says.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -59,34 +60,22 @@ class Recoder:
         Raises:
             CorruptFileError: it can't be read.
         """
-        reader, footer, index = source
-        group = footer.row_groups[index]
-        if group.rows == 0:
-            self._done(group.bytes)
-            return True
-        if max(group.bytes, group.raw_bytes, group.rows * 3) > MOST_DECODED:
+        group = source[1].row_groups[source[2]]
+        loaded, bound = _loaded(source)
+        if loaded is None:
             return False
-        loaded = load(reader, group)
-        try:
-            leaves = footer.schema.leaves
-            bound = sum(map(decoded_bound, loaded.stored, loaded.chunks, group.encodings, leaves))
-            if bound > MOST_DECODED:
-                return False
-            if self._batch and (
-                self._batch_stored + group.bytes > _TOGETHER_STORED or self._batch_bound + bound > _TOGETHER_DECODED
-            ):
-                self._decode()
-            if self._sources and (
-                self._decoded + self._batch_bound + bound > FULL_DECODED
-                or self._stored + group.bytes > self._full_stored
-                or self._rows + group.rows > _MOST_ROWS
-            ):
-                self.flush()
+        if self._batch and (
+            self._batch_stored + group.bytes > _TOGETHER_STORED or self._batch_bound + bound > _TOGETHER_DECODED
+        ):
+            self._decode()
+        if self._sources and (
+            self._decoded + self._batch_bound + bound > FULL_DECODED
+            or self._stored + group.bytes > self._full_stored
+            or self._rows + group.rows > _MOST_ROWS
+        ):
+            self.flush()
+        with _sound(source):
             self._manner.gather(loaded)
-        except MalformedError as error:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{reader.name} isn't a sound Parquet file: in row group {index + 1}, {error}"
-            ) from error
         self._sources.append(source)
         self._batch.append(loaded)
         self._batch_bound += bound
@@ -130,3 +119,39 @@ class Recoder:
     def _begin_batch(self) -> None:
         self._batch = list[Loaded]()
         self._batch_bound = self._batch_stored = 0
+
+
+def require_decoded(source: Source) -> None:
+    """
+    Decode a row group as `Recoder` does.
+
+    Raises:
+        CorruptFileError: it can't be decoded.
+    """
+    loaded, _ = _loaded(source)
+    if loaded is not None:
+        reader, footer, _ = source
+        view.table([loaded], footer.value(fields.FILE_SCHEMA), footer.created_by, View.TO_ENCODE, [reader.name])
+
+
+def _loaded(source: Source) -> tuple[Loaded | None, int]:
+    """A row group in memory, and how many bytes its values need at most; None where these are too many."""
+    reader, footer, index = source
+    group = footer.row_groups[index]
+    if max(group.bytes, group.raw_bytes, group.rows * 3) > MOST_DECODED:
+        return None, 0
+    loaded = load(reader, group)
+    with _sound(source):
+        bound = sum(map(decoded_bound, loaded.stored, loaded.chunks, group.encodings, footer.schema.leaves))
+    return (loaded, bound) if bound <= MOST_DECODED else (None, bound)
+
+
+@contextmanager
+def _sound(source: Source) -> Iterator[None]:
+    reader, _, index = source
+    try:
+        yield
+    except MalformedError as error:
+        raise CorruptFileError(
+            Reason.CORRUPT_FILE, f"{reader.name} isn't a sound Parquet file: in row group {index + 1}, {error}"
+        ) from error

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from compactor.parquet import thrift
+from compactor.parquet.structs import ELEMENT, LOGICAL_INTEGER
 from compactor.parquet.thrift import MalformedError, Struct
 
 BOOLEAN: Final = 0
@@ -98,6 +99,7 @@ def read_schema(data: bytes) -> Schema:
     elements: list[Struct] = []
     for _ in range(count):
         element, at = thrift.decode(data, at, {})
+        ELEMENT.require(element)
         elements.append(element)
     leaves: list[Leaf] = []
     open_groups: list[tuple[int, list[bytes], str]] = [(1, [], "")]
@@ -190,6 +192,8 @@ def _logical(element: Struct) -> tuple[int, Struct] | None:
     if len(union) != 1:
         return 0, {}
     ((member, (_, fields)),) = union.items()
+    if member == _LOGICAL_INTEGER and isinstance(fields, dict):
+        LOGICAL_INTEGER.require(fields)
     return member, fields if isinstance(fields, dict) else {}
 
 

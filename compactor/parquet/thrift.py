@@ -7,6 +7,7 @@ Source: the Thrift compact protocol specification.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 TRUE: Final = 1
@@ -105,6 +106,19 @@ def list_header(data: bytes, at: int) -> tuple[int, int, int]:
         raise MalformedError("it ends too early") from error
 
 
+def structs(data: bytes, at: int, shape: Shape = MappingProxyType({})) -> list[Struct]:
+    """
+    Decode the list of structs that begins at a place.
+
+    Raises:
+        MalformedError: as for `decode`, or the list holds something else.
+    """
+    try:
+        return _structs(data, at, shape)[0]
+    except IndexError as error:
+        raise MalformedError("it ends too early") from error
+
+
 def integers(data: bytes) -> list[int]:
     """
     Decode the bytes of a list of I16, I32 or I64.
@@ -131,9 +145,38 @@ def integer(data: bytes, at: int) -> int:
     return (number >> 1) ^ -(number & 1)
 
 
+def unsigned(data: bytes) -> int:
+    """
+    Decode the number in 7 bits a byte that the bytes begin with.
+
+    Raises:
+        MalformedError: they end too early.
+    """
+    try:
+        return _varint(data, 0)[0]
+    except IndexError as error:
+        raise MalformedError("it ends too early") from error
+
+
 def binary(data: bytes) -> bytes:
     """The content of a BINARY that `spans` found, from its bytes."""
     return data[_varint(data, 0)[1] :]
+
+
+def binary_at(data: bytes, at: int) -> tuple[bytes, int]:
+    """
+    The content of a BINARY that is an element of a list, and where it ends.
+
+    Raises:
+        MalformedError: it ends too early.
+    """
+    try:
+        length, at = _varint(data, at)
+    except IndexError as error:
+        raise MalformedError("it ends too early") from error
+    if at + length > len(data):
+        raise MalformedError("it ends too early")
+    return data[at : at + length], at + length
 
 
 def leading_integer(data: bytes, wanted: int) -> int:

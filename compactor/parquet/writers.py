@@ -8,7 +8,8 @@ ApplicationVersion (PARQUET-816, ARROW-10353); parquet.thrift (Encoding, Compres
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final
 
@@ -33,8 +34,12 @@ ENCODINGS: Final = {
     BYTE_STREAM_SPLIT: "BYTE_STREAM_SPLIT",
 }
 """Arrow's names of the encodings that values can have without a dictionary."""
+KNOWN_ENCODINGS: Final = frozenset({*ENCODINGS, *DICTIONARIES, BIT_PACKED})
+KNOWN_CODECS: Final = frozenset(range(8))
 CODECS: Final = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4"}
-"""Arrow's names of the codecs; Arrow writes no LZO, and no LZ4 in Hadoop's frames."""
+"""Arrow's writer's names of the codecs; Arrow writes no LZO, and no LZ4 in Hadoop's frames."""
+PAGE_CODECS: Final = {**CODECS, 7: "lz4_raw"}
+"""The same of the codecs by themselves, to which `lz4` is one with frames."""
 
 _VERSION: Final = re.compile(r"(.*?)\s+version\s+v?(\d+)\.(\d+)(?:\.(\d+))?", re.ASCII)
 _KNOWN: Final = {
@@ -57,8 +62,12 @@ def parsed(created_by: str) -> tuple[str, tuple[int, int, int] | None]:
     return name.strip().lower(), (major, minor, patch)
 
 
-def carried(created_by: str, encodings: Collection[int]) -> str | None:
+def carried(created_by: str, codecs: AbstractSet[int], encodings: AbstractSet[int]) -> str | None:
     """Why the row groups of this writer must stay in their file, or None."""
+    if unknown := codecs - KNOWN_CODECS:  # Java's readers can't open a file in which a number has no name
+        return f"its compression codec {min(unknown)} isn't known"
+    if unknown := encodings - KNOWN_ENCODINGS:
+        return f"its encoding {min(unknown)} isn't known"
     name, version = parsed(created_by)
     if name != "parquet-mr":
         return None
@@ -69,7 +78,7 @@ def carried(created_by: str, encodings: Collection[int]) -> str | None:
     return None
 
 
-def kept(created_by: str, codecs: Iterable[int], encodings: Collection[int]) -> str | None:
+def kept(created_by: str, codecs: Iterable[int]) -> str | None:
     """Why Arrow can't encode columns like these, or must not under this name; or None."""
     name, version = parsed(created_by)
     if name not in _KNOWN or version is None or version < _KNOWN[name]:
@@ -77,5 +86,4 @@ def kept(created_by: str, codecs: Iterable[int], encodings: Collection[int]) -> 
     for codec in codecs:
         if codec not in CODECS or (codec and not pa.Codec.is_available(CODECS[codec])):
             return f"its compression codec {codec} can't be written"
-    unknown = set(encodings) - DICTIONARIES - ENCODINGS.keys() - {BIT_PACKED}
-    return f"its encoding {min(unknown)} can't be written" if unknown else None
+    return None

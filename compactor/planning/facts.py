@@ -108,16 +108,19 @@ class WholeFacts:
     A file of an insert-only table, as far as joining it with others depends on it.
 
     Args:
-        family: files may share a file only if this is the same; empty where `whole` is set.
+        family: files may share a file only if this is the same; empty where `whole` is set, and for a file of no bytes
+            in a format to whose readers that is a file without rows: it is of every family.
         parts: what the file consists of; None: its content can only be taken as one.
         whole: why the file can't be joined with others; None: it can.
         kept: why none of its parts can be encoded anew; None: they can.
+        footer: bytes of a joined file's footer that describe this file's parts, where they are copied.
     """
 
     family: str
     parts: tuple[PartFacts, ...] | None = None
     whole: str | None = None
     kept: str | None = None
+    footer: int = 0
 
 
 @dataclass(frozen=True, slots=True)

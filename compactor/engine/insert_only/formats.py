@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from compactor.concat import avro, text
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
 from compactor.orc import joining as orc
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.parquet import joining as parquet
 from compactor.parquet.checking import check as parquet_check
+from compactor.parquet.fields import FILE_ROW_GROUPS
 from compactor.parquet.footer import Footer, read_footer
+from compactor.parquet.soundness import require_sound
 from compactor.planning.document import Action, Segment
 from compactor.planning.facts import PartFacts, WholeFacts
 from compactor.planning.insert_only import formats as known
@@ -76,14 +78,51 @@ class JoinableFormat(Protocol):
         """
         ...
 
+    def judge(self, segments: Sequence[Segment], reader: Callable[[str], RandomReader], options: JoinOptions) -> None:
+        """
+        Read one input as `join` reads it, and write nothing.
 
-class _Orc:
+        Raises:
+            RefusedError: it can't be read.
+        """
+        ...
+
+
+class _Nowhere:
+    """A sink that keeps nothing; what is to be copied is read."""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.position += len(data)
+
+    def gap_before(self, offset: int, length: int) -> int:  # noqa: ARG002 - no copy is shared
+        return 0
+
+    def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:  # noqa: ARG002 - see above
+        self.position += length
+
+
+class _Alone:
+    """Judges a file by joining it with no other."""
+
+    def judge(
+        self: JoinableFormat, segments: Sequence[Segment], reader: Callable[[str], RandomReader], options: JoinOptions
+    ) -> None:
+        self.join(segments, reader, _Nowhere(), options)
+
+
+class _Orc(_Alone):
     def facts(self, reader: RandomReader) -> WholeFacts:
+        if not reader.size:
+            return WholeFacts("", ())
         tail = read_tail(reader)
-        if (why := orc.why_whole(tail)) is not None:
+        manners = orc.manners_of(reader, tail)
+        if (why := orc.why_whole(tail, manners)) is not None:
             return WholeFacts("", whole=why)
         parts = tuple(PartFacts(*orc.stripe_sizes(tail, index)) for index in range(len(tail.stripes)))
-        return WholeFacts(orc.family_of(reader, tail), parts, kept=orc.why_copied(tail))
+        return WholeFacts(orc.family_of(tail, manners), parts, kept=orc.why_copied(tail))
 
     def join(
         self, segments: Sequence[Segment], reader: Callable[[str], RandomReader], sink: Sink, options: JoinOptions
@@ -93,11 +132,26 @@ class _Orc:
         for segment in segments:
             if segment.path not in tails:
                 opened = reader(segment.path)
+                if not opened.size:
+                    continue
                 tails[segment.path] = opened, read_tail(opened)
             pieces.append(orc.Piece(*tails[segment.path], segment.stripes, segment.action is Action.RECODE))
+        if not pieces:
+            return JoinedFile(0, 0, 0, _require_nothing)
         made = orc.join(pieces, sink, stripe_bytes=options.part_bytes, digests=options.verify_values)
         return JoinedFile(
             made.rows, made.copied_bytes, made.recoded_bytes, lambda result: orc.check(result, pieces, made)
+        )
+
+
+def _require_nothing(result: RandomReader) -> None:
+    """
+    Raises:
+        VerificationError: a file that was made of files of no bytes has some.
+    """
+    if result.size:
+        raise VerificationError(
+            Reason.VERIFICATION_FAILED, f"{result.name} has {result.size} bytes, and its files none"
         )
 
 
@@ -107,7 +161,7 @@ class _Parquet:
         if footer.carried is not None:
             return WholeFacts("", whole=footer.carried)
         parts = tuple(PartFacts(one.rows, one.bytes, max(one.bytes, one.raw_bytes)) for one in footer.row_groups)
-        return WholeFacts(footer.family, parts, kept=footer.kept)
+        return WholeFacts(footer.family, parts, kept=footer.kept, footer=len(footer.value(FILE_ROW_GROUPS)))
 
     def join(
         self,
@@ -128,13 +182,28 @@ class _Parquet:
             parquet.Piece(*footers[segment.path], segment.stripes, segment.action is Action.RECODE)
             for segment in segments
         ]
+        for piece in pieces:
+            require_sound(piece.reader, piece.footer, piece.row_groups)
         made = parquet.join(pieces, sink, full_stored=options.part_bytes)
         return JoinedFile(
             made.rows, made.copied_bytes, made.recoded_bytes, lambda result: parquet_check(result, pieces)
         )
 
+    def judge(
+        self,
+        segments: Sequence[Segment],
+        reader: Callable[[str], RandomReader],
+        options: JoinOptions,  # noqa: ARG002 - nothing is written
+    ) -> None:
+        opened = reader(segments[0].path)
+        footer = read_footer(opened)
+        for segment in segments:
+            piece = parquet.Piece(opened, footer, segment.stripes, segment.action is Action.RECODE)
+            require_sound(opened, footer, segment.stripes)
+            parquet.require_values(piece)
 
-class _Text:
+
+class _Text(_Alone):
     def facts(self, reader: RandomReader) -> WholeFacts:
         extension = extension_of(reader.name)
         kind = text.kind_of(extension)
@@ -154,7 +223,7 @@ class _Text:
         return JoinedFile(0, sum(one.length for one in placed), 0, lambda result: text.check(result, placed, kind))
 
 
-class _Avro:
+class _Avro(_Alone):
     def facts(self, reader: RandomReader) -> WholeFacts:
         return WholeFacts(avro.read_header(reader).family)
 

@@ -10,11 +10,12 @@ from typing import Final
 
 from compactor.engine.inputs import READERS, open_input, require_length
 from compactor.engine.insert_only.formats import FORMATS, JoinableFormat, JoinOptions
-from compactor.engine.insert_only.tasks import WholeTask, run_whole
+from compactor.engine.insert_only.tasks import WholeTask, apart, run_whole
 from compactor.engine.results import Checked, OutputFile
 from compactor.engine.staging.directory import at_once
 from compactor.errors import RefusedError
 from compactor.log import get_logger
+from compactor.parsing import parsing
 from compactor.planning.document import CompactionPlan, FileCopy, InputFile
 from compactor.planning.facts import WholeFacts
 from compactor.planning.insert_only.joins import JoinSizes
@@ -25,6 +26,8 @@ from compactor.storage.base import Storage
 
 FILES_PER_TASK: Final = 200
 BYTES_PER_TASK: Final = 1 << 30
+_NAMED: Final = 5
+"""Files that a warning names."""
 _log = get_logger(__name__)
 
 
@@ -37,7 +40,7 @@ def plan_insert_only(storage: Storage, selection: Selection, location: str, size
         RefusedError: INPUT_CHANGED, a file is gone or has another length; others see `plan_whole_files`.
     """
     kind = FORMATS.get(selection.spec.file_format.name)
-    small = [file for file in selection.files if file.length and 2 * file.length < sizes.file]
+    small = [file for file in selection.files if 2 * file.length < sizes.file]
     facts = {} if kind is None or len(small) < 2 else _facts(storage, location, small, kind)
     return plan_whole_files(selection, location, facts, sizes)
 
@@ -52,7 +55,8 @@ def _facts_of(storage: Storage, location: str, kind: JoinableFormat, file: Input
     with open_input(storage, location, file.path) as reader:
         require_length(file.path, reader.size, file.length)
         try:
-            return kind.facts(reader)
+            with parsing(file.path):
+                return kind.facts(reader)
         except RefusedError as error:
             return WholeFacts("", whole=error.message)
 
@@ -77,12 +81,17 @@ def run_insert_only(
     work = whole_tasks(plan, tasks, verify_values=verify_values)
     made = submitter.run(job, run_whole, work, progress=progress, cancelled=cancelled)
     checked = [one for _, some in made for one in some]
-    joined = {(one.directory, one.name) for one in checked}
+    files = [file for some, _ in made for file in some]
+    names = {(file.directory, file.name) for file in files}
     for task in work:
-        if task.join is not None and (task.directory, task.join.name) not in joined:
-            why = f"{task.directory}/{task.join.name}: one of the files to join is damaged; all were carried over"
-            _log.warning("plan.warned", why=why)
-    return [file for some, _ in made for file in some], checked
+        if task.join is not None:
+            copies = apart(task.join, task.inputs)
+            carried = [copy.path for copy in copies if (task.directory, copy.name) in names]
+            if carried:
+                what = "all were carried over" if len(carried) == len(copies) else "these were carried over"
+                why = f"{task.directory}/{task.join.name}: files to join are damaged; {what}: {', '.join(carried[:_NAMED])}"
+                _log.warning("plan.warned", why=f"{why} …" if len(carried) > _NAMED else why)
+    return files, checked
 
 
 def whole_tasks(plan: CompactionPlan, tasks: str, *, verify_values: bool) -> list[WholeTask]:

@@ -7,7 +7,7 @@ wrote it, from the store.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -18,8 +18,9 @@ from compactor.engine.results import Checked, OutputFile, RowCounts
 from compactor.engine.staging.directory import at_once
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
-from compactor.errors import CorruptFileError, RefusedError, VerificationError
+from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
+from compactor.parsing import parsing
 from compactor.planning.document import FileCopy, FileJoin, InputFile
 from compactor.planning.insert_only.names import names_apart
 from compactor.reasons import Reason
@@ -58,20 +59,56 @@ class WholeTask:
 
 def run_whole(task: WholeTask) -> tuple[list[OutputFile], list[Checked]]:
     """
-    Run one task on an executor; returns its files, and what the checks of joined ones found. Files that can't be joined
-    after all, because one of them is damaged, are carried over.
+    Run one task on an executor; returns its files, and what the checks of joined ones found. A file that can't be joined
+    after all, because it is damaged, is carried over, and the others are joined without it.
 
     Raises:
-        RefusedError: INPUT_CHANGED, a file is gone or has another length than planned; others see `JoinableFormat.join`.
+        RefusedError: INPUT_CHANGED, a file is gone or has another length than planned.
+        VerificationError: a library wrote other rows than it was given.
     """
     with trimmed():
         if task.join is None:
             return _carry(task, task.copies), []
         try:
             file, checked = _join(task, task.join)
-        except CorruptFileError:
-            return _carry(task, apart(task.join, task.inputs)), []
+        except RefusedError as error:
+            _require_files_own(error)
+            return _without_damaged(task, task.join)
         return [file], [checked]
+
+
+def _require_files_own(error: RefusedError) -> None:
+    """Raise what is no matter of a single file's content."""
+    if isinstance(error, VerificationError) or error.reason is Reason.INPUT_CHANGED:
+        raise error
+
+
+def _without_damaged(task: WholeTask, planned: FileJoin) -> tuple[list[OutputFile], list[Checked]]:
+    """Look at each input by itself, carry over those that can't be read to their end, and join the others."""
+    damaged = [file.path for file in task.inputs if _is_damaged(task, planned, file)]
+    copies = {copy.path: copy for copy in apart(planned, task.inputs)}
+    rest = tuple(segment for segment in planned.segments if segment.path not in damaged)
+    if damaged and len({segment.path for segment in rest}) > 1:
+        try:
+            file, checked = _join(task, replace(planned, segments=rest))
+        except RefusedError as error:
+            _require_files_own(error)
+        else:
+            return [file, *_carry(task, [copies[path] for path in damaged])], [checked]
+    return _carry(task, list(copies.values())), []
+
+
+def _is_damaged(task: WholeTask, planned: FileJoin, file: InputFile) -> bool:
+    segments = [segment for segment in planned.segments if segment.path == file.path]
+    with OpenInputs(storage_for(task.location), task.location) as files:
+        reader = files.unchanged(file)
+        try:
+            with parsing(file.path):
+                FORMATS[planned.format].judge(segments, lambda _: reader, task.options)
+        except RefusedError as error:
+            _require_files_own(error)
+            return True
+    return False
 
 
 def apart(join: FileJoin, inputs: Sequence[InputFile]) -> tuple[FileCopy, ...]:
@@ -115,7 +152,7 @@ def _join(task: WholeTask, planned: FileJoin) -> tuple[OutputFile, Checked]:
     own, relative = own_directory(storage, task.tasks)
     target, inputs = join(own, planned.name), {file.path: file for file in task.inputs}
     with OpenInputs(storage, task.location) as files:
-        with storage.create(target) as sink:
+        with storage.create(target) as sink, parsing(planned.name):
             made = FORMATS[planned.format].join(
                 planned.segments, lambda path: files.unchanged(inputs[path]), _DirectSink(sink), task.options
             )

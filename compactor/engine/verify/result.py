@@ -19,6 +19,7 @@ from compactor.engine.tasks.specs import work_of
 from compactor.engine.verify.stripes import VerifyTask, different, verify_stripes
 from compactor.orc.digests.digest import Digest, differences
 from compactor.planning.document import CompactionPlan, FileRole
+from compactor.planning.insert_only.formats import END_TO_END
 from compactor.spark.results import checksum
 from compactor.spark.submitter import JobName, Submitter
 from compactor.storage.base import Storage
@@ -117,8 +118,8 @@ def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
 
 def check_joins(staged: Staged) -> None:
     """
-    Raise unless every joined file was compared with its inputs, agrees with them, and has as many rows as they; or all
-    its inputs were carried over instead, whole.
+    Raise unless every joined file was compared with its inputs, agrees with them, and has as many rows as they. Inputs
+    that were carried over, whole, aren't among them; without the joined file all must have been.
 
     Raises:
         VerificationError: names the first difference.
@@ -129,20 +130,25 @@ def check_joins(staged: Staged) -> None:
     for output in staged.plan.outputs:
         for join in output.joins:
             place = (output.name, join.name)
-            if place in files:
-                if place not in checked:
-                    raise different(f"{output.name}/{join.name} wasn't compared with its inputs")
-                if (wrong := checked[place]) is not None:
-                    raise different(wrong)
-                if files[place].rows.written != (expected := sum(segment.rows for segment in join.segments)):
-                    said = f"{expected} rows go in, {files[place].rows.written} were written"
-                    raise different(f"{output.name}/{join.name}: {said}")
-                continue
             sources = [inputs[path] for path in dict.fromkeys(segment.path for segment in join.segments)]
+            carried = set[str]()
             for copy in apart(join, sources):
-                carried = files.get((output.name, copy.name))
-                if carried is None or carried.length != copy.bytes:
+                alone = files.get((output.name, copy.name))
+                if alone is not None and alone.length == copy.bytes:
+                    carried.add(copy.path)
+                elif alone is not None or place not in files:
                     raise different(f"{output.name}/{join.name} is missing, and {copy.path} wasn't carried over")
+            if place not in files:
+                continue
+            if place not in checked:
+                raise different(f"{output.name}/{join.name} wasn't compared with its inputs")
+            if (wrong := checked[place]) is not None:
+                raise different(wrong)
+            joined, file = [one for one in join.segments if one.path not in carried], files[place]
+            if file.rows.written != (rows := sum(segment.rows for segment in joined)):
+                raise different(f"{output.name}/{join.name}: {rows} rows go in, {file.rows.written} were written")
+            if join.format in END_TO_END and file.copied_bytes != (size := sum(segment.bytes for segment in joined)):
+                raise different(f"{output.name}/{join.name}: {size} bytes go in, {file.copied_bytes} were copied")
 
 
 def check_accounts(staged: Staged) -> None:

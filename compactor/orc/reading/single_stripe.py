@@ -27,6 +27,7 @@ from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
 from compactor.orc.format.zones import TIMESTAMPS, UTC
+from compactor.orc.reading.counts import ValueCounts
 from compactor.reasons import Reason
 
 BATCH_ROWS: Final = 1 << 16
@@ -205,10 +206,15 @@ def read_batches(
         pyarrow.RecordBatch, together as many rows as the stripe has.
 
     Raises:
-        CorruptFileError: Arrow can't decode the stripe, or the stripe has more or fewer rows than the footer says.
+        CorruptFileError: Arrow can't decode the stripe, the stripe has more or fewer rows than the footer says, or a
+            column has more or fewer values than its statistics count.
     """
     image = stripe_image(reader, tail, index, columns, shift=shift, without_seconds=without_seconds)
-    yield from batches_of(image, tail.stripes[index].number_of_rows, rows, _undecodable(tail, index))
+    counts = ValueCounts(tail, index, shift)
+    for batch in batches_of(image, tail.stripes[index].number_of_rows, rows, _undecodable(tail, index)):
+        counts.add(batch)
+        yield batch
+    counts.check()
 
 
 def batches_of(image: io.BufferedIOBase | pa.Buffer, expected: int, rows: int, where: str) -> Iterator[Any]:

@@ -14,6 +14,8 @@ ORC: Final = "orc"
 PARQUET: Final = "parquet"
 TEXT: Final = "text"
 AVRO: Final = "avro"
+END_TO_END: Final = frozenset({TEXT, AVRO})
+"""Formats whose files are joined by their bytes, and whose rows aren't counted."""
 _FORMATS: Final[Mapping[str, str]] = {
     "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": ORC,
     "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": PARQUET,

@@ -29,12 +29,15 @@ class JoinSizes:
         part: bytes of a stripe that is encoded anew, in the writer's memory.
         min_part: stripes and row groups of less weight are encoded anew, together with their neighbours.
         room: most bytes that joined files may take together; None: no limit.
+        footer: most bytes of a joined file's footer, as its sources have them. One above 16 MiB isn't read again, and
+            places take more bytes in a larger file.
     """
 
     file: int
     part: int
     min_part: int
     room: int | None = None
+    footer: int = 12 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,47 +78,78 @@ def _groups(
 ) -> list[_Group]:
     """All groups, in the order of their first files."""
     alone: list[tuple[int, _Group]] = []
-    families: dict[tuple[int, str, str], list[tuple[int, InputFile]]] = {}
+    families: dict[tuple[int, str, str], list[_Member]] = {}
     for place, file in enumerate(files):
         known = facts.get(file.path)
         if (why := _why_alone(file, known, kind, sizes)) is not None or known is None:
             alone.append((place, _Group((file,), why or "")))
         else:
             key = (file.bucket if bucketed else -1, extension_of(file.path), known.family)
-            families.setdefault(key, []).append((place, file))
+            families.setdefault(key, []).append(_Member(place, file, _footer_bytes(known, sizes)))
     made = list(alone)
-    for members in families.values():
-        for part in _even(members, sizes.file):
+    for members in _with_nothing(families):
+        for part in _even(members, sizes):
             reason = "no other small file of its kind" if len(part) == 1 else ""
-            made.append((part[0][0], _Group(tuple(file for _, file in part), reason)))
+            made.append((part[0].place, _Group(tuple(member.file for member in part), reason)))
     return [group for _, group in sorted(made, key=lambda item: item[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """
+    A file of a family.
+
+    Args:
+        place: in reading order.
+        footer: bytes of the joined file's footer that it makes.
+    """
+
+    place: int
+    file: InputFile
+    footer: int
+
+
+def _footer_bytes(known: WholeFacts, sizes: JoinSizes) -> int:
+    """Bytes of the footer for those parts that are copied; small ones become few."""
+    if known.kept is not None or not known.parts:
+        return known.footer
+    copied = sum(part.weight >= sizes.min_part for part in known.parts)
+    return known.footer * copied // len(known.parts)
+
+
+def _with_nothing(families: Mapping[tuple[int, str, str], Sequence[_Member]]) -> Iterator[list[_Member]]:
+    """The families; files that are of every family are among the first of their bucket and extension."""
+    left = {key[:2]: members for key, members in families.items() if not key[2]}
+    for (bucket, extension, family), members in families.items():
+        if family:
+            yield sorted([*members, *left.pop((bucket, extension), ())], key=lambda member: member.place)
+    yield from map(list, left.values())
 
 
 def _why_alone(file: InputFile, known: WholeFacts | None, kind: FileFormat, sizes: JoinSizes) -> str | None:
     if not kind.name:
         return kind.why_not
-    if not file.length:
-        return "it is empty"
     if 2 * file.length >= sizes.file:
         return "full-sized"
     return "no other small file" if known is None else known.whole
 
 
-def _even(members: Sequence[tuple[int, InputFile]], size: int) -> list[list[tuple[int, InputFile]]]:
+def _even(members: Sequence[_Member], sizes: JoinSizes) -> list[list[_Member]]:
     """
-    Cut the files of one family into about as few groups as `size` allows. Each but the last has at least an even share
-    of the bytes, which is more than half of `size`.
+    Cut the files of one family into about as few groups as the sizes allow. Each but the last has at least an even
+    share of the bytes, which is more than half of a full-sized file, or a full footer.
     """
-    total = sum(file.length for _, file in members)
-    share = total / max(1, -(-total // size))
-    parts: list[list[tuple[int, InputFile]]] = [[]]
-    filled = 0
+    total = sum(member.file.length for member in members)
+    share = total / max(1, -(-total // sizes.file))
+    parts: list[list[_Member]] = [[]]
+    filled = footer = 0
     for member in members:
-        if filled >= share:
+        if parts[-1] and (filled >= max(1, share) or footer + member.footer > sizes.footer):
             parts.append([])
-            filled = 0
+            filled = footer = 0
         parts[-1].append(member)
-        filled += member[1].length
+        filled += member.file.length
+        footer += member.footer
     return parts
 
 
@@ -155,7 +189,7 @@ def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a file, or a whole file without parts; `number` is empty there."""
+    """A part of a file, or a whole file without parts or rows; `number` is empty there."""
 
     path: str
     number: tuple[int, ...]
@@ -167,5 +201,7 @@ class _Part:
 def _parts(file: InputFile, known: WholeFacts) -> list[_Part]:
     if known.parts is None:
         return [_Part(file.path, (), PartFacts(0, file.length, file.length), False, "end to end")]
+    if not known.parts:
+        return [_Part(file.path, (), PartFacts(0, file.length, file.length), False, "no rows")]
     why = known.kept or "untouched"
     return [_Part(file.path, (number,), part, known.kept is None, why) for number, part in enumerate(known.parts)]

@@ -16,7 +16,7 @@ from compactor.acid.types import HiveType, row_type
 from compactor.errors import VerificationError
 from compactor.handles import MemoryReader
 from compactor.orc.format.tail import read_stripe_footer, read_tail
-from compactor.orc.joining import Joined, Piece, check, family_of, join, why_copied, why_whole
+from compactor.orc.joining import Joined, Piece, check, family_of, join, manners_of, why_copied, why_whole
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, named, opened, plain_file, rows_of
 
@@ -103,7 +103,8 @@ def test_what_a_reader_takes_from_the_tail_makes_the_family() -> None:
     """Files differ in family when their columns, codec, row index, time zone or Bloom filters differ; not by rows."""
 
     def family(row: HiveType = ROW, rows: Sequence[tuple[object, ...]] = ((1, "a"),), **options: object) -> str:
-        return family_of(*opened(plain_file(row, rows, **options)))
+        reader, tail = opened(plain_file(row, rows, **options))
+        return family_of(tail, manners_of(reader, tail))
 
     times = row_type([("id", "int"), ("v", "timestamp")])
     assert family() == family(rows=[(2, "b")] * 9)
@@ -129,9 +130,14 @@ def test_recoded_stripes_keep_bloom_filters() -> None:
 
 def test_what_cannot_be_joined_says_why() -> None:
     """A full ACID file and one without row index stay whole; columns that nothing can write anew are copied."""
-    assert why_whole(opened(plain_file(ROW, [(1, "a")]))[1]) is None
-    assert "ACID" in (why_whole(opened(acid_file([insert(RowKey(1, 536870912, 0), (1, "a"))]))[1]) or "")
-    assert "index" in (why_whole(opened(plain_file(ROW, [(1, "a")], row_index_stride=0))[1]) or "")
+
+    def whole(data: bytes) -> str | None:
+        reader, tail = opened(data)
+        return why_whole(tail, manners_of(reader, tail))
+
+    assert whole(plain_file(ROW, [(1, "a")])) is None
+    assert "ACID" in (whole(acid_file([insert(RowKey(1, 536870912, 0), (1, "a"))])) or "")
+    assert "index" in (whole(plain_file(ROW, [(1, "a")], row_index_stride=0)) or "")
     nested = row_type([("u", "array<uniontype<int,string>>")])
     assert "union" in (why_copied(opened(plain_file(nested, []))[1]) or "")
 

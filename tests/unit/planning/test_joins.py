@@ -35,9 +35,16 @@ def file_of(line: str) -> tuple[InputFile, WholeFacts]:
     path, family, *words = shlex.split(line)
     said = dict(word.partition("=")[::2] for word in words if ":" not in word)
     parts = tuple(part(word) for word in words if ":" in word)
-    size = 0 if "empty" in said else size_of(said["size"]) if "size" in said else sum(one.bytes for one in parts) or MIB
+    size = 0 if "empty" in said else size_of(said["size"]) if "size" in said else sum(one.bytes for one in parts) or 500
     bucket = bucket_of(path.rpartition("/")[2])
-    facts = WholeFacts(family, None if "size" in said else parts, said.get("whole"), said.get("kept"))
+    family = "" if "empty" in said else family
+    facts = WholeFacts(
+        family,
+        None if "size" in said else parts,
+        said.get("whole"),
+        said.get("kept"),
+        size_of(said.get("footer", "0")),
+    )
     return InputFile(
         path, size, 0, FileRole.DELTA, path.partition("/")[0], -1 if bucket is None else bucket, 0, 0
     ), facts

@@ -1,0 +1,310 @@
+"""
+Files of insert-only tables by any writer, some of them damaged: no result is worse than its inputs. A file that isn't
+sound is carried over alone, and stops none of its neighbours.
+"""
+
+import bz2
+import gzip
+import io
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pyorc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from compactor.errors import CorruptFileError
+from compactor.handles import MemoryReader
+from compactor.orc.format.tail import read_stripe_footer, read_tail
+from compactor.parquet import fields, thrift
+from compactor.planning.facts import StoredAs
+from tests import strategies
+from tests.compacting import ORC_INPUT, compact_directory, deltas_of, go_through, insert_only_compaction
+from tests.unit.parquet.files import bits, with_footer, written
+
+PARQUET = StoredAs("org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat", None)
+ORC = StoredAs(ORC_INPUT, None)
+AVRO = StoredAs("org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat", None)
+TEXT = StoredAs("org.apache.hadoop.mapred.TextInputFormat", "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe")
+
+
+def compacted(location, files, stored, **sections):
+    """Compact files of one table; the new files as bytes by name, and the plan's one output."""
+    deltas_of(location, files)
+    compaction = insert_only_compaction(location, stored, **sections)
+    try:
+        published = go_through(compaction)
+    finally:
+        compaction.discard()
+    (output,) = published.staged.plan.outputs
+    made = {path.name: path.read_bytes() for path in (location / output.name).iterdir() if path.name[0] != "_"}
+    return made, output
+
+
+def table(first, count=60):
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "s": [None if n % 9 == 0 else f"text {n % 7}" for n in numbers],
+            "x": [n / 3 for n in numbers],
+            "l": [[n] * (n % 3) for n in numbers],
+        }
+    )
+
+
+def duck(data):
+    """The file under a name whose row groups are only copied."""
+    return with_footer(
+        data, lambda found: thrift.put(found, fields.FILE_CREATED_BY, thrift.BINARY, b"DuckDB version v1.4.0")
+    )
+
+
+def rows(data):
+    """Rows of a file, as bits, or None where Arrow can't read it."""
+    try:
+        found = parquet.ParquetFile(io.BytesIO(data)).read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    return [repr(row) for row in zip(*(bits(column) for column in found.columns), strict=True)]
+
+
+def orc(kind="struct<a:int,b:string>", values=(), **options):
+    sink = io.BytesIO()
+    with pyorc.Writer(sink, kind, **options) as writer:
+        writer.writerows(values)
+    return sink.getvalue()
+
+
+OPTIONS = [
+    {"write_page_index": True, "write_page_checksum": True},
+    {"write_page_index": True, "data_page_version": "2.0", "compression": "zstd", "data_page_size": 128},
+    {"compression": "lz4", "row_group_size": 25, "bloom_filter_options": {"n": True}},
+    {"compression": "none", "use_dictionary": False},
+]
+GOOD = [[written(table(n * 60), **options) for n in range(3)] for options in OPTIONS]
+GOOD += [[duck(file) for file in files] for files in GOOD]
+
+
+def places(data):
+    """The bytes of a file that aren't values: footer, indexes, and the first 40 of each column chunk."""
+    begins = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    found = parquet.read_metadata(io.BytesIO(data))
+    heads = set()
+    for number in range(found.num_row_groups):
+        for column in range(found.num_columns):
+            chunk = found.row_group(number).column(column)
+            for at in {chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset}:
+                heads |= set(range(at, min(at + 40, len(data))))
+    ends = [
+        found.row_group(number).column(column)
+        for number in range(found.num_row_groups)
+        for column in range(found.num_columns)
+    ]
+    last = max((one.dictionary_page_offset or one.data_page_offset) + one.total_compressed_size for one in ends)
+    return sorted(heads | set(range(last, begins)) | set(range(begins, len(data))))
+
+
+PLACES = [[places(file) for file in files] for files in GOOD]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 1 << 40))
+def test_a_flipped_bit_takes_no_other_file_along(tmp_path_factory, seed):
+    """
+    One bit of a footer, a page header, a page index or a Bloom filter: the rows of the other files are read as before,
+    and the file itself as far as it was read before.
+    """
+    drawn = random.Random(seed)
+    manner, damaged = drawn.randrange(len(GOOD)), drawn.randrange(3)
+    good = GOOD[manner]
+    bad = bytearray(good[damaged])
+    bad[drawn.choice(PLACES[manner][damaged])] ^= 1 << drawn.randrange(8)
+    files = [bytes(bad) if number == damaged else file for number, file in enumerate(good)]
+    made, output = compacted(tmp_path_factory.mktemp("flip"), files, PARQUET)
+    alone = [copy.path for copy in output.copies]
+    before = Counter(row for number, file in enumerate(files) if number != damaged for row in rows(file))
+    was = rows(files[damaged])
+    if files[damaged] in made.values():
+        made = {name: one for name, one in made.items() if one != files[damaged]}
+    else:
+        assert alone == []
+        before += Counter(was if was is not None else [])
+    after = [rows(one) for one in made.values()]
+    assert None not in after, "a file that isn't the damaged one can't be read"
+    assert Counter(row for found in after for row in found) == before
+
+
+@pytest.mark.parametrize("recode", [False, True])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 1 << 40))
+def test_changed_values_stay_in_their_row_groups(tmp_path_factory, recode, seed):
+    """
+    Damage inside values that are copied isn't looked for: all row groups but the damaged one are read as before. What
+    would be encoded anew is carried over alone when it can't be decoded.
+    """
+    drawn = random.Random(seed)
+    good = [file if recode else duck(file) for file in GOOD[3]]
+    last = len(good[1]) - 8 - int.from_bytes(good[1][-8:-4], "little")
+    bad = bytearray(good[1])
+    bad[drawn.randrange(4, last)] ^= 1 << drawn.randrange(8)
+    made, _ = compacted(tmp_path_factory.mktemp("values"), [good[0], bytes(bad), good[2]], PARQUET)
+    found = set()
+    for one in made.values():
+        file = parquet.ParquetFile(io.BytesIO(one))
+        for number in range(file.num_row_groups):
+            try:
+                group = file.read_row_group(number)
+            except (pa.ArrowException, OSError, ValueError):
+                continue
+            found |= {repr(row) for row in zip(*(bits(column) for column in group.columns), strict=True)}
+    assert {row for file in (good[0], good[2]) for row in rows(file)} <= found
+
+
+def _chunk(found):
+    return found[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1][0]
+
+
+def _meta(found):
+    return _chunk(found)[fields.CHUNK_META][1]
+
+
+def _zeros(found):
+    for number, kind in ((4, thrift.I64), (5, thrift.I32), (6, thrift.I64), (7, thrift.I32)):
+        thrift.put(_chunk(found), number, kind, 0)
+
+
+SHAPES = {
+    "half a page index entry": lambda found: _chunk(found).pop(fields.CHUNK_OFFSET_INDEX),
+    "zeros for no page index": _zeros,
+    "no file_offset": lambda found: _chunk(found).pop(fields.CHUNK_FILE_OFFSET),
+    "no total_byte_size": lambda found: found[fields.FILE_ROW_GROUPS][1][0].pop(2),
+    "encodings that are a number": lambda found: thrift.put(_meta(found), 2, thrift.I32, 7),
+    "a logical type that is a number": lambda found: thrift.put(found[fields.FILE_SCHEMA][1][1], 10, thrift.I32, 7),
+    "an index's length that is a set": lambda found: thrift.put(_chunk(found), 5, thrift.SET, b"\x15\x02"),
+    "an offset that becomes too large": lambda found: thrift.put(_meta(found), 10, thrift.I64, (1 << 63) - 1),
+    "a minimum of three bytes": lambda found: thrift.put(_meta(found), 12, thrift.STRUCT, b"\x28\x03abc\0"),
+    "another codec": lambda found: thrift.put(_meta(found), 4, thrift.I32, 0),
+    "other bytes of the row group": lambda found: thrift.put(found[fields.FILE_ROW_GROUPS][1][0], 6, thrift.I64, 1),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("small", [1, 8 << 20])
+def test_a_footer_that_is_no_footer_is_carried_alone(tmp_path, shape, small):
+    """Where row groups are copied, and where they are encoded anew; the files beside it become one."""
+    good = [written(table(n * 60), write_page_index=True) for n in range(2)]
+    bad = with_footer(written(table(500), write_page_index=True), SHAPES[shape])
+    made, _ = compacted(tmp_path, [good[0], bad, good[1]], PARQUET, splice={"min_stripe_bytes": small})
+    assert len(made) == 2
+    assert bad in made.values()
+    (joined,) = [one for one in made.values() if one != bad]
+    assert rows(joined) == rows(good[0]) + rows(good[1])
+
+
+EMPTY = table(0, 0)
+NOTHING = {
+    "Parquet without row groups": (
+        PARQUET,
+        [written(EMPTY.slice(0, 0)), written(EMPTY.slice(0, 0))],
+        written(table(0)),
+    ),
+    "Parquet of no bytes": (PARQUET, [b"", b""], written(table(0))),
+    "ORC without stripes": (ORC, [orc(), orc()], orc(values=[(1, "a")])),
+    "ORC of no bytes": (ORC, [b"", b""], orc(values=[(1, "a")])),
+    "ORC of both kinds": (ORC, [b"", orc()], orc(values=[(1, "a")])),
+    "text of no bytes": (TEXT, [b"", b""], b"1,a"),
+    "Avro of no bytes": (AVRO, [b"", b""], b""),
+}
+
+
+@pytest.mark.parametrize("beside", [0, 1, 2])
+@pytest.mark.parametrize("what", NOTHING)
+def test_files_without_rows_block_nothing(tmp_path, what, beside):
+    """
+    They are joined with each other, and with those that have rows; what isn't a file to its format's readers, like
+    Parquet of no bytes, stays as it is.
+    """
+    stored, empty, full = NOTHING[what]
+    files = [*empty, *[full] * beside]
+    made, output = compacted(tmp_path, files, stored)
+    carried = [copy for copy in output.copies if copy.bytes == 0]
+    assert len(carried) == (sum(not file for file in files) if stored in {PARQUET, AVRO} else 0)
+    with_rows = [one for one in made.values() if one]
+    if stored == ORC:
+        assert sum(len(pyorc.Reader(io.BytesIO(one))) for one in with_rows) == beside
+        assert len(made) == 1
+    elif stored == TEXT:
+        assert b"".join(made.values()).split() == [full] * beside
+        assert len(made) == 1
+    elif stored == PARQUET:
+        assert sum(parquet.read_metadata(io.BytesIO(one)).num_rows for one in with_rows) == 60 * beside
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, bz2.compress])
+def test_compressed_files_without_lines_are_joined(tmp_path, packed):
+    """An empty member between two others."""
+    ending = ".gz" if packed is gzip.compress else ".bz2"
+    for number, data in enumerate([packed(b"1\n"), packed(b""), packed(b"2")], 1):
+        path = tmp_path / f"delta_{number:07d}_{number:07d}_0000" / f"000000_0{ending}"
+        path.parent.mkdir()
+        path.write_bytes(data)
+    compaction = insert_only_compaction(tmp_path, TEXT)
+    published = go_through(compaction)
+    compaction.discard()
+    (made,) = (tmp_path / published.directories[0]).glob("0*")
+    assert (gzip if ending == ".gz" else bz2).decompress(made.read_bytes()) == b"1\n2"
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(strategies.parquet_tables(most_rows=3), strategies.parquet_options())
+def test_tables_of_any_types_are_compacted_where_some_files_have_no_rows(tmp_path_factory, tables, options):
+    """No writer's options, types or empty files end a compaction; all rows are in its files."""
+    files = [written(one.slice(0, len(one) * (number % 2)), **options) for number, one in enumerate([*tables, *tables])]
+    made, _ = compacted(tmp_path_factory.mktemp("types"), files, PARQUET)
+    assert Counter(row for one in made.values() for row in rows(one)) == Counter(
+        row for one in files for row in rows(one)
+    )
+
+
+PRESENT, ROW_INDEX = 0, 6
+
+
+def with_stream_of_another_kind(data, column):
+    """The file, in which a stripe's footer calls the row index of a column its bits of NULLs."""
+    tail = read_tail(MemoryReader(data))
+    stripe, footer = tail.stripes[0], read_stripe_footer(MemoryReader(data), tail, 0)
+    (stream,) = [one for one in footer.streams if one.column == column and one.kind == ROW_INDEX]
+    stream.kind = PRESENT
+    at, changed = stripe.offset + stripe.index_length + stripe.data_length, footer.SerializeToString()
+    assert len(changed) == stripe.footer_length
+    return data[:at] + changed + data[at + len(changed) :]
+
+
+VALUES = [(n, f"v{n}", n / 7) for n in range(900)]
+KIND = "struct<a:int,s:string,d:double>"
+UNPACKED = {"compression": pyorc.CompressionKind.NONE, "row_index_stride": 1000}
+
+
+def test_values_that_a_stripes_footer_calls_null_are_no_null(tmp_path):
+    """
+    The statistics count them. A full ACID table's compaction is refused; an insert-only one's carries the file over
+    alone.
+    """
+    good = orc(KIND, VALUES, **UNPACKED)
+    bad = with_stream_of_another_kind(good, 3)
+    (tmp_path / "acid").mkdir()
+    for number, data in enumerate((bad, good)):
+        (tmp_path / "acid" / f"{number:06}_0").write_bytes(data)
+    columns = [("a", "int"), ("s", "string"), ("d", "double")]
+    sizes = {"splice": {"min_stripe_bytes": 1 << 20}}
+    with pytest.raises(CorruptFileError, match=r"values of column 3, where its statistics count 900"):
+        compact_directory(tmp_path / "acid", columns, **sizes)
+    made, _ = compacted(tmp_path / "mm", [good, bad, good], ORC)
+    assert len(made) == 2
+    assert bad in made.values()
+    (joined,) = [one for one in made.values() if one != bad]
+    assert list(pyorc.Reader(io.BytesIO(joined))) == VALUES * 2
