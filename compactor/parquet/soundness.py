@@ -39,7 +39,6 @@ from compactor.parquet.writers import (
     PLAIN,
     PLAIN_DICTIONARY,
     RLE,
-    RLE_DICTIONARY,
 )
 from compactor.parsing import parsing
 from compactor.reasons import Reason
@@ -49,6 +48,7 @@ _AT_ONCE: Final = 8 << 20
 _LEVELS: Final = frozenset({RLE, BIT_PACKED})
 _NONE: Final = 0
 _SNAPPY: Final = 1
+_LZO: Final = 3
 _LZ4_RAW: Final = 7
 _BEGINNINGS: Final = {2: b"\x1f\x8b", 6: b"\x28\xb5\x2f\xfd"}
 """How data in gzip and zstd begin."""
@@ -140,6 +140,7 @@ def _require_column(column: _Column) -> None:
             if number or begin == meta[fields.META_DATA_PAGE][1]:
                 raise MalformedError("there is a dictionary among the pages of values")
             _require_dictionary(column, page)
+            _require_codec(column, page)
         elif page.kind in {DATA_PAGE_1, DATA_PAGE_2}:
             if not starts and begin + at != meta[fields.META_DATA_PAGE][1]:
                 raise MalformedError("the first page of values lies elsewhere")
@@ -167,8 +168,14 @@ def _require_column(column: _Column) -> None:
 
 
 def _written_as(meta: Struct) -> frozenset[int]:
-    """Encodings that pages of the chunk may have: those that it states, and both names of the dictionary's."""
+    """
+    Encodings that pages of values may have: those that the chunk counts, or where it counts none, states; of the
+    dictionary's both names.
+    """
     found = frozenset(thrift.integers(meta[fields.META_ENCODINGS][1]))
+    if fields.META_ENCODING_STATISTICS in meta:
+        counted = thrift.structs(meta[fields.META_ENCODING_STATISTICS][1], 0)
+        found = frozenset(one[2][1] for one in counted if one[1][1] in {DATA_PAGE_1, DATA_PAGE_2}) or found
     return found if found.isdisjoint(DICTIONARIES) else found | DICTIONARIES
 
 
@@ -192,7 +199,27 @@ def _require_data_page(column: _Column, page: Page, allowed: frozenset[int]) -> 
         raise MalformedError(f"a page has {nulls} NULLs and {rows} rows among {page.values} values")
     if min(lengths) < 0 or sum(lengths) > min(page.raw_bytes, page.end - page.begin):
         raise MalformedError(f"a page of {page.end - page.begin} bytes has levels of {sum(lengths)}")
+    stored, at = bytes(column.stored[page.begin : page.begin + sum(lengths)]), lengths[1]
+    for data, highest in ((stored[:at], leaf.levels.count("R")), (stored[at:], len(leaf.levels))):
+        _require_levels(data, highest, page.values)
     return int(rows)
+
+
+def _require_levels(data: bytes, highest: int, values: int) -> None:
+    """
+    So many levels fill the bytes, in runs of one value and of bits.
+
+    Source: Encodings.md, "Run Length Encoding / Bit-Packing Hybrid".
+    """
+    width, at, left = highest.bit_length(), 0, values if highest else 0
+    while left > 0:
+        number, at = thrift.unsigned_at(data, at)
+        count = number >> 1
+        at, left = (at + count * width, left - 8 * count) if number & 1 else (at + (width + 7) // 8, left - count)
+        if not count:
+            raise MalformedError("a page's levels have a run of none")
+    if at != len(data):
+        raise MalformedError(f"a page's levels of {len(data)} bytes end at byte {at}")
 
 
 def _require_codec(column: _Column, page: Page) -> None:
@@ -209,11 +236,11 @@ def _require_codec(column: _Column, page: Page) -> None:
     elif not raw and begin == page.end:
         fits = True
     elif codec == _SNAPPY:
-        fits = thrift.unsigned(head) == raw
+        fits = thrift.unsigned_at(head, 0)[0] == raw
     elif codec in _BEGINNINGS:
         fits = head.startswith(_BEGINNINGS[codec])
-    elif codec in _IN_BLOCKS and 0 < int.from_bytes(head[:4], "big") <= raw:
-        fits = True
+    elif codec in _IN_BLOCKS and (codec == _LZO or 0 < int.from_bytes(head[:4], "big") <= raw):
+        fits = 0 < int.from_bytes(head[:4], "big") <= raw
     else:
         found = inflated(column.stored[begin : page.end], _LZ4_RAW if codec in _IN_BLOCKS else codec, raw)
         fits = found is None or len(found) == raw
@@ -223,7 +250,7 @@ def _require_codec(column: _Column, page: Page) -> None:
 
 def _require_dictionary(column: _Column, page: Page) -> None:
     structs.DICTIONARY_PAGE.require(page.header)
-    if page.header[2][1] not in {PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY} or page.values < 0:
+    if page.header[2][1] not in {PLAIN, PLAIN_DICTIONARY}:
         raise MalformedError(f"its dictionary has {page.values} entries in the encoding {page.header[2][1]}")
     if column.leaf.physical != BYTE_ARRAY:
         if page.values * column.leaf.width != page.raw_bytes:

@@ -145,15 +145,15 @@ def integer(data: bytes, at: int) -> int:
     return (number >> 1) ^ -(number & 1)
 
 
-def unsigned(data: bytes) -> int:
+def unsigned_at(data: bytes, at: int) -> tuple[int, int]:
     """
-    Decode the number in 7 bits a byte that the bytes begin with.
+    Decode the number in 7 bits a byte that begins at a place; returns it, and where it ends.
 
     Raises:
-        MalformedError: they end too early.
+        MalformedError: the bytes end too early.
     """
     try:
-        return _varint(data, 0)[0]
+        return _varint(data, at)
     except IndexError as error:
         raise MalformedError("it ends too early") from error
 

@@ -20,6 +20,9 @@ from compactor.errors import CorruptFileError
 from compactor.handles import MemoryReader
 from compactor.orc.format.tail import read_stripe_footer, read_tail
 from compactor.parquet import fields, thrift
+from compactor.parquet.footer import read_footer
+from compactor.parquet.pages import pages
+from compactor.parquet.row_group import load
 from compactor.planning.facts import StoredAs
 from tests import strategies
 from tests.compacting import ORC_INPUT, compact_directory, deltas_of, go_through, insert_only_compaction
@@ -90,22 +93,17 @@ GOOD += [[duck(file) for file in files] for files in GOOD]
 
 
 def places(data):
-    """The bytes of a file that aren't values: footer, indexes, and the first 40 of each column chunk."""
-    begins = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    found = parquet.read_metadata(io.BytesIO(data))
-    heads = set()
-    for number in range(found.num_row_groups):
-        for column in range(found.num_columns):
-            chunk = found.row_group(number).column(column)
-            for at in {chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset}:
-                heads |= set(range(at, min(at + 40, len(data))))
-    ends = [
-        found.row_group(number).column(column)
-        for number in range(found.num_row_groups)
-        for column in range(found.num_columns)
-    ]
-    last = max((one.dictionary_page_offset or one.data_page_offset) + one.total_compressed_size for one in ends)
-    return sorted(heads | set(range(last, begins)) | set(range(begins, len(data))))
+    """The bytes of a file that aren't values: page headers, and all from the last page on."""
+    reader = MemoryReader(data)
+    found, last = list[int](), 0
+    for group in read_footer(reader).row_groups:
+        for chunk, stored in zip(group.chunks, load(reader, group).stored, strict=True):
+            at = 0
+            for page in pages(stored):
+                found += range(chunk.begin + at, chunk.begin + page.begin)
+                at = page.end
+            last = max(last, chunk.begin + at)
+    return [*found, *range(last, len(data))]
 
 
 PLACES = [[places(file) for file in files] for files in GOOD]
