@@ -8,6 +8,8 @@ import gzip
 import io
 import random
 from collections import Counter
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyorc
@@ -19,13 +21,16 @@ from pyarrow import parquet
 from compactor.errors import CorruptFileError
 from compactor.handles import MemoryReader
 from compactor.orc.format.tail import read_stripe_footer, read_tail
-from compactor.parquet import fields, thrift
+from compactor.orc.writing.output import OutputFormat
+from compactor.orc.writing.splice import Splicer
+from compactor.parquet import assembly, fields, thrift
 from compactor.parquet.footer import read_footer
 from compactor.parquet.pages import pages
 from compactor.parquet.row_group import load
 from compactor.planning.facts import StoredAs
 from tests import strategies
 from tests.compacting import ORC_INPUT, compact_directory, deltas_of, go_through, insert_only_compaction
+from tests.unit.orc.files import MemorySink
 from tests.unit.parquet.files import bits, with_footer, written
 
 PARQUET = StoredAs("org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat", None)
@@ -323,3 +328,50 @@ def test_values_that_a_stripes_footer_calls_null_are_no_null(tmp_path):
     assert bad in made.values()
     (joined,) = [one for one in made.values() if one != bad]
     assert list(pyorc.Reader(io.BytesIO(joined))) == values * 2
+
+
+def merged(files):
+    """One file with the stripes of all, as ORC's own OrcFile.mergeFiles makes it."""
+    readers = [MemoryReader(data) for data in files]
+    tails = [read_tail(reader) for reader in readers]
+    output = OutputFormat(tails[0].tree, tails[0].compression, tails[0].block_size, tails[0].stride)
+    sink = MemorySink()
+    splicer = Splicer(sink, output, tails[0].footer.types)
+    for reader, tail in zip(readers, tails, strict=True):
+        splicer.add_stripe(reader, tail, 0)
+    splicer.finish(None, {})
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("small", [1, 8 << 20])
+def test_stripes_of_several_zones_stay_in_their_file(tmp_path, small):
+    """Such files are carried over, each by itself, and those of one zone beside them become one."""
+    moments = [(n, datetime(2020, 1, 1, n, tzinfo=UTC)) for n in range(3)]
+    one, other = (
+        orc("struct<a:int,t:timestamp>", moments, timezone=ZoneInfo(zone)) for zone in ("UTC", "America/New_York")
+    )
+    both = merged([one, other])
+    made, output = compacted(tmp_path, [both, one, both, one], ORC, splice={"min_stripe_bytes": small})
+    assert Counter(made.values())[both] == 2
+    assert len(made) == 3
+    assert {copy.reason for copy in output.copies} == {"its stripes are of several time zones (America/New_York, GMT)"}
+
+
+def test_dictionaries_in_raw_lz4_are_read(tmp_path):
+    """Parquet's codec 7 is LZ4 without frames: its files are encoded anew, and called damaged no more."""
+    files = [
+        written(pa.table({"s": [f"city {n % 100:03} of file {file}" for n in range(2000)]}), compression="lz4")
+        for file in range(2)
+    ]
+    made, _ = compacted(tmp_path, files, PARQUET)
+    (joined,) = made.values()
+    assert rows(joined) == rows(files[0]) + rows(files[1])
+    assert parquet.read_metadata(io.BytesIO(joined)).num_row_groups == 1
+
+
+def test_a_joined_footer_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+    """Where the plan took too many wide files together, all of them are carried over."""
+    wide = duck(written(pa.table({f"measure_{n:04}": [n] for n in range(50)})))
+    monkeypatch.setattr(assembly, "LONGEST", 20_000)
+    made, _ = compacted(tmp_path, [wide] * 3, PARQUET)
+    assert sorted(made.values()) == [wide] * 3
