@@ -55,8 +55,8 @@ def join(
     progress: Callable[[int], None] | None = None,
 ) -> Joined:
     """
-    Write the row groups of all pieces, in their order, as one file. Those without rows are left out: parquet-mr before
-    1.13 reads none.
+    Write the row groups of all pieces, in their order, as one file. Those without rows are left out: older releases of
+    parquet-mr refuse to read one.
 
     Args:
         full_stored: stored bytes of the sources that make a full row group; at most `FULL_STORED`.

@@ -146,7 +146,7 @@ def test_large_chunks_are_sampled_at_both_ends_and_in_the_middle():
 
 @pytest.mark.parametrize("recode", [False, True])
 def test_row_groups_without_rows_are_left_out(recode):
-    """parquet-mr before 1.13 reads none; files that have nothing else become one without a row group."""
+    """Older releases of parquet-mr refuse one; files that have nothing else become one without a row group."""
     full, empty = (piece(written(table(0).slice(0, count)), recode=recode) for count in (300, 0))
     made, result = joined([empty, full, empty])
     assert (opened(made).num_row_groups, result.rows) == (1, 300)
