@@ -17,7 +17,7 @@ from compactor.demo.warehouse import Warehouse
 from compactor.roles.worker import older_snapshots
 from compactor.settings.stores import S3
 from compactor.storage.registry import configure, configured
-from tests.cluster import s3_server
+from tests.cluster import s3_broken, s3_server
 from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server, yarn_server, zones, zones_server  # noqa: F401 - for every package
 from tests.counts import COUNTS
 from tests.hive.java import UnavailableError
@@ -100,10 +100,27 @@ def s3(tmp_path_factory):
 @pytest.fixture
 def s3_directory(s3):
     """Location of an empty directory on the S3 server."""
+    return _in_bucket(s3, "warehouse")
+
+
+@pytest.fixture
+def s3_whole_keys(s3):
+    """The same in a bucket that lists unfinished uploads as MinIO does: of a whole key only."""
+    return _in_bucket(s3, s3_broken.WHOLE_KEYS)
+
+
+@pytest.fixture
+def s3_unconditional(s3):
+    """The same in a bucket that deletes an object whatever its ETag, as most stores but Amazon's do."""
+    return _in_bucket(s3, *s3_broken.MISSED)
+
+
+def _in_bucket(s3, bucket):
     configure(replace(configured(), s3=S3(**s3.settings)))
+    s3.bucket(bucket)
     name = uuid.uuid4().hex
-    s3.client.put_object(Bucket="warehouse", Key=f"{name}/", Body=b"")
-    return f"s3a://warehouse/{name}"
+    s3.client.put_object(Bucket=bucket, Key=f"{name}/", Body=b"")
+    return f"s3a://{bucket}/{name}"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ and FileExistsError, because callers decide on them. Every other failure is one 
 line.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -90,15 +91,49 @@ class PreparedFile(Protocol):
         """Give the prepared file up."""
 
 
-class Uploads(Protocol):
-    """How files appear in a store that can't rename: prepared unseen under their final names, then completed."""
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """
+    Everything below a directory of a store that can't rename, hidden directories included. Paths are relative to it.
 
-    def prepare(self, source: str, target: str, owner: str) -> PreparedFile:
+    Args:
+        markers: what only says that a directory is there, the directory itself included.
+        uploads: path and id of each file that is being prepared, as far as the store lists them.
+    """
+
+    files: tuple[FileEntry, ...]
+    markers: tuple[FileEntry, ...] = ()
+    uploads: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """
+    How a store kept its promises when each was tried.
+
+    Args:
+        broken: those on which publishing and cleaning rest, each by its name and what was seen.
+        missed: those without which a window stays open that is closed elsewhere.
+    """
+
+    broken: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+
+
+class Uploads(Protocol):
+    """
+    What a store that can't rename does instead: files appear by being prepared unseen under their final names, and then
+    completed; they go in place, one by one.
+    """
+
+    def prepare(self, source: str, target: str, owner: str, records: str) -> PreparedFile:
         """
         Prepare a copy of a file; the store makes the copy itself.
 
         Args:
             owner: recorded with the file, for `owner_of`.
+            records: a directory, `UPLOADS` in the one that `source` lies in: there it is noted which file is being
+                prepared, before anything is copied. `withdraw` of the directory around it gives up what is noted.
 
         Raises:
             FileNotFoundError: the source doesn't exist.
@@ -108,6 +143,31 @@ class Uploads(Protocol):
         """
         The `owner` that `prepare` recorded with the file at a location; empty when the file was made in another way;
         None when no file is there.
+        """
+
+    def contents(self, location: str) -> Contents:
+        """What lies below a directory; nothing where it is gone."""
+
+    def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
+        """
+        Remove exactly what was listed: files that are still the same entries, uploads by their ids, and markers, these
+        only where nothing else is left in the first directory of their path. What came later stays.
+
+        Args:
+            location: a directory.
+            listed: what `contents` found in directories in it; paths are relative to the location.
+            still: called before each batch of deletions, after the batch was compared; raises when nothing more may be
+                removed.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, naming an entry that is missing or was replaced. It stays, and so does what
+                would have come after it.
+        """
+
+    def promises(self, location: str) -> Promises:
+        """
+        How the store keeps its promises. Tried once in a process, in a hidden directory at this location, until none is
+        broken.
         """
 
 
@@ -155,20 +215,12 @@ class Storage(Protocol):
         entries are ignored. Cleaning up needs no other listing.
         """
 
-    def pending(self, location: str) -> tuple[str, ...]:
-        """
-        Names of the directories directly inside a location for which files are prepared that haven't appeared yet,
-        ascending; none where publishing is a rename.
-
-        `directories` returns these names too: a directory exists as soon as a file for it is being prepared.
-        """
-
     def withdraw(self, location: str, aside: str) -> bool:
         """
-        Remove a directory for good, with its content and the files that are prepared to appear in it.
+        Remove a directory for good, with all its content.
 
-        A late rename out of the directory finds no source, and a late completion finds nothing to complete; neither
-        takes effect in part. Returns whether anything was there.
+        A late rename out of the directory finds no source. On a store with `uploads`, a file that was prepared from the
+        directory and noted in it never appears. Returns whether anything was there.
 
         Args:
             aside: a free location beside the directory, with a name that marks it as removable. A store that can rename

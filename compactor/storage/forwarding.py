@@ -52,9 +52,6 @@ class ForwardingStorage(ABC):
     def directories(self, location: str) -> tuple[str, ...]:
         return self._call(lambda: self._driver.directories(location))
 
-    def pending(self, location: str) -> tuple[str, ...]:
-        return self._call(lambda: self._driver.pending(location))
-
     def withdraw(self, location: str, aside: str) -> bool:
         return self._call(lambda: self._driver.withdraw(location, aside), location, aside)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import PreparedFile, Storage, Uploads
+from compactor.storage.base import Contents, PreparedFile, Promises, Storage, Uploads
 from compactor.storage.forwarding import Answer, ForwardingStorage
 
 
@@ -59,11 +59,26 @@ class _GuardedUploads:
         self._uploads = uploads
         self._may_change = may_change
 
-    def prepare(self, source: str, target: str, owner: str) -> PreparedFile:
+    def prepare(self, source: str, target: str, owner: str, records: str) -> PreparedFile:
         """See `Uploads.prepare`."""
         self._may_change(target)
-        return self._uploads.prepare(source, target, owner)
+        self._may_change(records)
+        return self._uploads.prepare(source, target, owner, records)
 
     def owner_of(self, location: str) -> str | None:
         """See `Uploads.owner_of`."""
         return self._uploads.owner_of(location)
+
+    def contents(self, location: str) -> Contents:
+        """See `Uploads.contents`."""
+        return self._uploads.contents(location)
+
+    def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
+        """See `Uploads.delete_listed`."""
+        self._may_change(location)
+        self._uploads.delete_listed(location, listed, still)
+
+    def promises(self, location: str) -> Promises:
+        """See `Uploads.promises`."""
+        self._may_change(location)
+        return self._uploads.promises(location)

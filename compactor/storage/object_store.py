@@ -15,18 +15,20 @@ import errno
 import getpass
 import os
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Self
 
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import is_hidden
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import PreparedFile, Room
+from compactor.storage.base import Contents, PreparedFile, Promises, Room, Uploads
 from compactor.storage.location import LocationParts, parent
 from compactor.storage.small_files import SmallFiles
 
 FOLDER_SUFFIX: Final = "_$folder$"
+UPLOADS: Final = ".uploads"
+"""Name of the directory of notes; see `Uploads.prepare`."""
 
 
 def files_and_directories(entries: Iterable[FileEntry], location: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
@@ -99,12 +101,24 @@ class ObjectStorage(SmallFiles):
         """See `Storage.stat`."""
 
     @abstractmethod
-    def prepare(self, source: str, target: str, owner: str) -> PreparedFile:
+    def prepare(self, source: str, target: str, owner: str, records: str) -> PreparedFile:
         """See `Uploads.prepare`."""
 
     @abstractmethod
     def owner_of(self, location: str) -> str | None:
         """See `Uploads.owner_of`."""
+
+    @abstractmethod
+    def contents(self, location: str) -> Contents:
+        """See `Uploads.contents`."""
+
+    @abstractmethod
+    def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
+        """See `Uploads.delete_listed`."""
+
+    @abstractmethod
+    def promises(self, location: str) -> Promises:
+        """See `Uploads.promises`."""
 
     @abstractmethod
     def withdraw(self, location: str, aside: str) -> bool:
@@ -155,6 +169,36 @@ class ObjectStorage(SmallFiles):
             raise taken(location)
         if not self._is_directory(parent(location)):
             raise missing(parent(location))
+
+
+def require_promises(uploads: Uploads, location: str) -> None:
+    """
+    Raise unless the store keeps what publishing and cleaning rest on.
+
+    Raises:
+        RefusedError: UNSUPPORTED_STORE, with each promise that it breaks.
+    """
+    if broken := uploads.promises(location).broken:
+        raise RefusedError(
+            Reason.UNSUPPORTED_STORE,
+            f"{location}: this store breaks what compacting on it rests on (docs/storage.md): {'; '.join(broken)}",
+        )
+
+
+def apart(entries: Iterable[FileEntry]) -> Contents:
+    """Files and markers, of all keys below a directory (paths relative to it)."""
+    files: list[FileEntry] = []
+    markers: list[FileEntry] = []
+    for entry in entries:
+        (markers if marked(entry.path, entry.length)[1] else files).append(entry)
+    return Contents(tuple(sorted(files)), tuple(sorted(markers)))
+
+
+def changed(location: str, path: str, word: str) -> RefusedError:
+    """The error for a listed file that isn't to be removed any more."""
+    return RefusedError(
+        Reason.INPUT_CHANGED, f"{location}/{path} {word} while it was being removed: it stays, and the rest with it"
+    )
 
 
 def missing(location: str) -> FileNotFoundError:

@@ -121,10 +121,6 @@ class RenamingStorage(SmallFiles):
     def delete_tree(self, location: str) -> None:
         """See `Storage.delete_tree`."""
 
-    def pending(self, location: str) -> tuple[str, ...]:  # noqa: ARG002 - nothing is prepared unseen
-        """See `Storage.pending`."""
-        return ()
-
     def withdraw(self, location: str, aside: str) -> bool:
         """See `Storage.withdraw`."""
         try:

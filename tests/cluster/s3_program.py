@@ -1,10 +1,11 @@
 """
 The S3 server that tests start: `python -m tests.cluster.s3_program PORT`. moto's server, with gaps closed that the
-tests would fall into.
+tests would fall into, and with buckets that break promises (`s3_broken`).
 
  - whatever is asked of an upload that is over is answered by NoSuchUpload, as Amazon does; moto answers 500
  - CopySourceIfMatch of UploadPartCopy is looked at; moto ignores it
  - If-None-Match is looked at and acted on in one step; moto lets two requests both find nothing there
+ - the ETags of DeleteObjects are looked at; moto ignores them
 """
 
 import sys
@@ -15,6 +16,8 @@ from moto.s3.exceptions import NoSuchUpload, PreconditionFailed
 from moto.s3.models import FakeBucket
 from moto.s3.responses import S3Response
 from werkzeug.serving import run_simple
+
+from tests.cluster.s3_broken import Broken
 
 
 class Uploads(dict):
@@ -71,7 +74,7 @@ def close_gaps() -> None:
 
 def main() -> None:
     close_gaps()
-    application = OneByOne(DomainDispatcherApplication(create_backend_app))
+    application = Broken(OneByOne(DomainDispatcherApplication(create_backend_app)))
     run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=Quiet)
 
 

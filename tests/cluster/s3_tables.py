@@ -9,8 +9,6 @@ from compactor.storage.registry import storage_for
 from tests.compacting import Attempt
 from tests.reference.compare import read_table
 
-BUCKET = "warehouse"
-
 
 class OnS3:
     """
@@ -26,8 +24,8 @@ class OnS3:
         self.warehouse = warehouse
         self.table = table
         self.rows = read_table(warehouse, table)
-        self._prefix = location.removeprefix(f"s3a://{BUCKET}/")
-        server.upload_tree(table.location, BUCKET, self._prefix)
+        self._bucket, self._prefix = location.removeprefix("s3a://").split("/", 1)
+        server.upload_tree(table.location, self._bucket, self._prefix)
 
     @property
     def storage(self):
@@ -47,13 +45,13 @@ class OnS3:
 
     def uploads(self):
         """Keys of what was prepared and hasn't appeared."""
-        return [key for key, _ in self.server.uploads(BUCKET) if key.startswith(f"{self._prefix}/")]
+        return [key for key, _ in self.server.uploads(self._bucket) if key.startswith(f"{self._prefix}/")]
 
     def objects(self):
         """Keys of all objects, hidden ones too, without markers of directories."""
         keys = (
             key.removeprefix(f"{self._prefix}/")
-            for key in self.server.keys(BUCKET)
+            for key in self.server.keys(self._bucket)
             if key.startswith(f"{self._prefix}/")
         )
         return [key for key in keys if key and not key.endswith("/")]
@@ -61,5 +59,5 @@ class OnS3:
     def read(self, snapshot=None):
         """What a reader sees there."""
         shutil.rmtree(self.table.location)
-        self.server.download_tree(BUCKET, self._prefix, self.table.location)
+        self.server.download_tree(self._bucket, self._prefix, self.table.location)
         return read_table(self.warehouse, self.table, snapshot) if snapshot else read_table(self.warehouse, self.table)

@@ -54,5 +54,5 @@ def way_to_publish(storage: Storage, request: CompactionRequest) -> tuple[Stagin
     if request.layout is LayoutVersion.HIVE_3:
         why = "this store can't rename, and Hive 3.1's readers would see a result while it comes into being: only Hive 4 tables are compacted there"
         raise RefusedError(Reason.UNSUPPORTED_STORE, f"{location}: {why}")
-    staging = ObjectStaging(storage, location, entry_id, attempt)
-    return staging, UploadPublisher(storage, uploads, request, staging)
+    objects = ObjectStaging(storage, uploads, location, entry_id, attempt)
+    return objects, UploadPublisher(storage, uploads, request, objects)

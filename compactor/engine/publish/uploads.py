@@ -7,7 +7,8 @@ events, then rows. Hive's readers ignore them until the transaction commits; rea
 files while the completing takes place.
 
 A worker that was paused before completing finds no file to complete once another process has discarded the attempt: the
-prepared files are aborted with it, and can't be prepared again without the staging directory. Each file notes its
+prepared files were noted in the staging directory before anything was copied, and are given up with it; none can be
+prepared again without the staged files. Each file notes its
 attempt, so that after an error the publisher can tell whether its own file appeared.
 Source: docs/storage.md.
 """
@@ -20,7 +21,8 @@ from compactor.acid.names import DirKind
 from compactor.engine.publish.checks import LastLook
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, ManifestFile, files_below
-from compactor.engine.staging.directory import Staging, at_once
+from compactor.engine.staging.directory import at_once
+from compactor.engine.staging.objects import ObjectStaging
 from compactor.engine.verify.result import Verified
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
@@ -36,7 +38,7 @@ class UploadPublisher:
         uploads: the store's uploads.
     """
 
-    def __init__(self, storage: Storage, uploads: Uploads, request: CompactionRequest, staging: Staging) -> None:
+    def __init__(self, storage: Storage, uploads: Uploads, request: CompactionRequest, staging: ObjectStaging) -> None:
         self._storage = storage
         self._uploads = uploads
         self._request = request
@@ -84,10 +86,9 @@ class UploadPublisher:
 
         def one(item: tuple[Manifest, ManifestFile]) -> None:
             manifest, file = item
-            source = self._staging.place(manifest.directory, file.name)
-            prepared.append(
-                (manifest, file, self._uploads.prepare(source, self._target(manifest, file), self._staging.tag))
-            )
+            source, staging = self._staging.place(manifest.directory, file.name), self._staging
+            copy = self._uploads.prepare(source, self._target(manifest, file), staging.tag, staging.records)
+            prepared.append((manifest, file, copy))
 
         try:
             at_once(self._storage.side_by_side, [partial(one, item) for item in missing])

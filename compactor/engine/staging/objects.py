@@ -6,9 +6,10 @@ The worker only remembers which of them it accepted as which file of the result.
     .compactor-<entry>-<attempt>/
       tasks/<task attempt>/…      written by tasks; the files of the result are published from here
       out/<directory>/…           the markers
+      .uploads/…                  which files are being prepared, noted by the store's driver
 
 Removing the staging directory is the same fence as on a file system: published files are copied from here, and prepared
-copies that haven't appeared yet are aborted with it.
+copies that haven't appeared yet are given up with it, as they were noted.
 """
 
 from collections.abc import Mapping
@@ -18,16 +19,29 @@ from compactor.acid.names import TRASH_PREFIX
 from compactor.engine.results import OutputFile
 from compactor.engine.staging.directory import EVIDENCE_PREFIX, Staging
 from compactor.errors import CancelledError, CompactorError
-from compactor.storage.base import Storage
+from compactor.storage.base import Storage, Uploads
 from compactor.storage.location import join
+from compactor.storage.object_store import UPLOADS, require_promises
 
 
 class ObjectStaging(Staging):
     """A `Staging` on an object store; Hive 4 only."""
 
-    def __init__(self, storage: Storage, location: str, entry_id: int, attempt: str) -> None:
+    def __init__(self, storage: Storage, uploads: Uploads, location: str, entry_id: int, attempt: str) -> None:
         super().__init__(storage, location, entry_id, attempt)
+        self._uploads = uploads
+        self.records = join(self.root, UPLOADS)
         self._places: dict[tuple[str, str], str] = {}
+
+    def make(self) -> None:
+        """
+        See `Staging.make`.
+
+        Raises:
+            RefusedError: UNSUPPORTED_STORE too, the store breaks a promise.
+        """
+        require_promises(self._uploads, self._location)
+        super().make()
 
     def place(self, directory: str, name: str) -> str:
         return self._places.get((directory, name)) or super().place(directory, name)

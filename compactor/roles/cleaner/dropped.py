@@ -91,10 +91,14 @@ def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, locatio
     if not storage.exists(location):
         return None
     hours = 0.0 if recycled else hours_for(services, None)
-    trash = trash_for(storage, above, entry.id, recycled=recycled)
+
+    def still() -> None:
+        _still_right(services, held, entry, location)
+
+    trash = trash_for(storage, above, entry.id, still=still, recycled=recycled)
     trash.open()
     try:
-        _still_right(services, held, entry, location)  # with the trash in place, as in a sweep
+        still()  # with the trash in place, as in a sweep
         listing = storage.list_tree(location)
         services.steps.enter(steps.CLEANER_LISTED, entry)
         removal = Removal(
@@ -105,7 +109,7 @@ def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, locatio
         trash.take([removal])
         services.steps.enter(steps.CLEANER_TRASHED, entry)
         trash.check()
-        _still_right(services, held, entry, location)
+        still()
         services.steps.enter(steps.CLEANER_COMPARED, entry)
     except BaseException:
         trash.put_back()

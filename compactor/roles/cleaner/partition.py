@@ -20,7 +20,6 @@ from compactor.errors import RefusedError
 from compactor.log import get_logger
 from compactor.metastore.clean.readers import Seen
 from compactor.metastore.model import QueueEntry, TableFacts
-from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.attempts import attempt_is_over
@@ -36,7 +35,6 @@ from compactor.roles.cleaner.trash import (
     remove_hidden,
     settle,
     staged_for,
-    visibility_txn,
 )
 from compactor.roles.cleaner.trash_in_place import TrashInPlace, trash_for
 from compactor.roles.replication import is_source
@@ -137,7 +135,7 @@ class Sweep:
         if self._recycled:
             change_management().require(self._location)  # before anything is moved: a replica finds it where it is
         hours = 0.0 if self._recycled else hours_for(self._services, self._table)
-        trash = trash_for(self._storage, self._location, self._tag, recycled=self._recycled)
+        trash = trash_for(self._storage, self._location, self._tag, still=self._still_right, recycled=self._recycled)
         trash.open()
         try:
             # Checked with the trash in place: the next Cleaner finds the trash and takes it away, and then nothing that
@@ -222,7 +220,7 @@ class Sweep:
         removed.
         """
         listing = self._list()
-        stale = self._stale_staging(listing) + self._stale_uploads()
+        stale = self._stale_staging(listing)
         if stale:
             _log.info(
                 "staging.removed",
@@ -240,23 +238,12 @@ class Sweep:
         transaction that the metastore no longer knows as aborted.
         """
         stale = []
-        for name in sorted({*listing.directories, *self._storage.pending(self._location)}):
+        for name in listing.directories:
             if (number := staged_for(name)) is None:
                 continue
             if attempt_is_over(self._services, number):
                 stale.append(name)
         return stale
-
-    def _stale_uploads(self) -> list[str]:
-        """
-        Directories of aborted compactions with an upload under way, which a worker that was only asleep could complete.
-        """
-        aborted = []
-        for name in self._storage.pending(self._location):
-            txn_id = visibility_txn(name)
-            if txn_id and self._services.transactions.state(txn_id) is TxnState.ABORTED:
-                aborted.append(name)
-        return aborted
 
     def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
         entry = self._about if isinstance(self._about, QueueEntry) else None

@@ -6,7 +6,7 @@ Pure: knows names and positions. `roles.cleaner.partition` decides what they mea
 Source: docs/operations.md, Cleaner.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.listing import Listing
@@ -24,13 +24,11 @@ class TableListing:
         location: of the table.
         directories: all below it (`Listing.directories`); empty when it couldn't be listed.
         listed_ms: the database clock, before the listing.
-        pending: names directly in it with unfinished uploads below, as of before the listing (`Storage.pending`).
     """
 
     location: str
     directories: Sequence[str]
     listed_ms: int
-    pending: Collection[str] = ()
 
     def places(self) -> set[str]:
         """
@@ -70,16 +68,11 @@ class TableListing:
         """
         Whether the listing alone shows if the location is there, and what is in it.
 
-        It doesn't when an upload into the location is unfinished; when the path has a hidden name, which may be a link
-        that no listing shows; or when the table's directory is empty, as a mount point would be.
+        It doesn't when the path has a hidden name, which may be a link that no listing shows; or when the table's
+        directory is empty, as a mount point would be.
         """
         below = self._below(location)
-        return (
-            bool(self.directories)
-            and below != location
-            and not has_hidden_part(below)
-            and below.partition("/")[0] not in self.pending
-        )
+        return bool(self.directories) and below != location and not has_hidden_part(below)
 
     def parts(self, locations: Iterable[str]) -> Iterator[tuple[str, Listing]]:
         """What a separate listing of each location would have shown, without files."""

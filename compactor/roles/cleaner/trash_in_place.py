@@ -7,41 +7,63 @@ A hidden directory inside the partition is the sign of a removal:
     .trash-compactor-<tag>-<token>           empty; a Cleaner that misses its sign has a successor, and removes nothing
     .trash-compactor-<tag>-<token>-kept      quarantine: copies made by the store
 
-Between the last comparison and the deletion there is a moment in which the process may be stopped; then it deletes what
-was compared before it was stopped. A rename would do both in one step, and these stores have none. What the process
-deletes is replaced or aborted all the same: directories of a write id or transaction are never used again. In other
-directories, which hold original files, it deletes by name the files that were compared; the directory stays, empty.
+Only what was listed and compared is deleted, by key and version. Before each batch the driver compares it again, and the
+caller asks the metastore again, since names come back: a table that is dropped and re-created counts its write ids from
+1, and lays its files where the old ones were. Between that answer and the deletion there is a moment in which the
+process may be stopped. A rename would do both in one step, and these stores have none. Then a store that deletes
+conditionally (`delete-if-match`) still deletes nothing but objects with the content that was compared.
+Source: docs/storage.md.
 """
 
+import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from compactor.acid.listing import FileEntry
-from compactor.acid.names import TRASH_PREFIX, looks_acid
+from compactor.acid.names import TRASH_PREFIX, is_hidden, looks_acid
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.cleaner.trash import KEPT, Removal, Trash, put_back
-from compactor.storage.base import Storage
+from compactor.storage.base import Contents, Storage, Uploads
 from compactor.storage.location import join, parent
+from compactor.storage.object_store import require_promises
 
 Item = TypeVar("Item")
 
 
 class TrashInPlace:
-    """Does what a `Trash` does, with the same calls in the same order."""
+    """
+    Does what a `Trash` does, with the same calls in the same order.
 
-    def __init__(self, storage: Storage, location: str, tag: str | int) -> None:
+    Args:
+        uploads: the store's.
+        still: raises when nothing more may be removed; called before each batch.
+    """
+
+    def __init__(
+        self, storage: Storage, uploads: Uploads, location: str, tag: str | int, still: Callable[[], None]
+    ) -> None:
         self._storage = storage
+        self._uploads = uploads
         self._location = location
+        self._still = still
         self.name = f"{TRASH_PREFIX}{tag}-{uuid.uuid4().hex[:8]}"
         self._removals: list[Removal] = []
+        self._seen: dict[str, Contents] = {}
 
     def open(self) -> None:
-        """Make the sign. The next Cleaner takes it away."""
+        """
+        Make the sign. The next Cleaner takes it away.
+
+        Raises:
+            RefusedError: UNSUPPORTED_STORE, the store breaks a promise.
+        """
+        require_promises(self._uploads, self._location)
         self._storage.mkdir(self._path())
 
     def take(self, removals: Sequence[Removal]) -> None:
@@ -57,12 +79,13 @@ class TrashInPlace:
             FileNotFoundError: a file or directory has vanished.
         """
         for removal in self._removals:
-            found = set(self._found(removal))
-            if difference := sorted(found ^ set(removal.files)):
-                word = "appeared or changed" if difference[0] in found else "is missing or changed"
+            seen = self._look(removal)
+            if difference := sorted(set(_visible(removal, seen.files)) ^ set(removal.files)):
+                word = "is missing or changed" if difference[0] in removal.files else "appeared or changed"
                 raise RefusedError(
                     Reason.INPUT_CHANGED, f"{difference[0].path} {word} while it was being removed; nothing was removed"
                 )
+            self._seen.setdefault(removal.name, seen)
 
     def put_back(self) -> None:
         """Take the sign away; nothing was moved."""
@@ -83,8 +106,25 @@ class TrashInPlace:
             raise OwnershipLostError(f"{self.name} was settled by another Cleaner")
 
     def delete(self) -> None:
-        """Delete what was compared, and then the sign."""
-        self._side_by_side(self._delete_one, self._removals)
+        """
+        Delete what was compared, and then the sign.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, a file isn't the one that was compared: it stays, and the rest with it.
+            CompactorError: `still` says that nothing more may be removed.
+        """
+        whole = [self._seen[removal.name] for removal in self._removals if _goes_whole(removal)]
+        originals = [file for removal in self._removals if not _goes_whole(removal) for file in removal.files]
+        listed = Contents(
+            (*chain.from_iterable(seen.files for seen in whole), *originals),
+            tuple(chain.from_iterable(seen.markers for seen in whole)),
+            tuple(chain.from_iterable(seen.uploads for seen in whole)),
+        )
+        self._uploads.delete_listed(self._location, listed, self._still)
+        # a directory of original files stays, empty: its name may be used again at any time
+        for directory in sorted({parent(join(self._location, file.path)) for file in originals}):
+            with contextlib.suppress(FileExistsError):
+                self._storage.mkdir(directory)
         self._storage.delete_tree(self._path())
 
     def keep(self, manifest: bytes) -> None:
@@ -105,31 +145,27 @@ class TrashInPlace:
         self.decide()
         self.delete()
 
-    def _found(self, removal: Removal) -> list[FileEntry]:
+    def _look(self, removal: Removal) -> Contents:
+        """
+        What lies in a directory now, with paths relative to the partition.
+
+        Raises:
+            FileNotFoundError: the directory or file isn't there.
+        """
         location = join(self._location, removal.name)
-        if [file.path for file in removal.files] == [removal.name]:
+        if _is_file(removal):
             entry = self._storage.stat(location)
             if entry is None:
                 raise FileNotFoundError(2, "not there", removal.name)
-            return [replace(entry, path=removal.name)]
-        try:
-            listing = self._storage.list_tree(location)
-        except RefusedError as error:
-            if error.reason is Reason.LOCATION_MISSING:
-                raise FileNotFoundError(2, "not there", removal.name) from None
-            raise
-        return [replace(file, path=f"{removal.name}/{file.path}") for file in listing.files]
-
-    def _delete_one(self, removal: Removal) -> None:
-        location = join(self._location, removal.name)
-        if [file.path for file in removal.files] == [removal.name]:
-            self._storage.delete_file(location)
-        elif looks_acid(removal.name) or removal.whole_partition:
-            self._storage.delete_tree(location)
-        # original files: the directory's name may be used again at any time, and files newer than the comparison stay
-        else:
-            for file in removal.files:
-                self._storage.delete_file(join(self._location, file.path))
+            return Contents((replace(entry, path=removal.name),))
+        found = self._uploads.contents(location)
+        if not (found.files or found.markers):
+            raise FileNotFoundError(2, "not there", removal.name)
+        return Contents(
+            tuple(replace(file, path=f"{removal.name}/{file.path}") for file in found.files),
+            tuple(replace(marker, path=f"{removal.name}/{marker.path}") for marker in found.markers),
+            tuple((f"{removal.name}/{path}", upload_id) for path, upload_id in found.uploads),
+        )
 
     def _make(self, directory: str, made: set[str]) -> None:
         if directory not in made:
@@ -145,17 +181,36 @@ class TrashInPlace:
         return join(self._location, self.name)
 
 
-def trash_for(storage: Storage, location: str, tag: str | int, *, recycled: bool = False) -> Trash | TrashInPlace:
+def _is_file(removal: Removal) -> bool:
+    return [file.path for file in removal.files] == [removal.name]
+
+
+def _goes_whole(removal: Removal) -> bool:
+    """Whether the directory goes too: one of a write id, or a dropped table's or partition's."""
+    return not _is_file(removal) and (looks_acid(removal.name) or removal.whole_partition)
+
+
+def _visible(removal: Removal, files: Iterable[FileEntry]) -> Iterator[FileEntry]:
+    """The files that a listing of a removed directory shows: of a whole partition none in hidden directories."""
+    for file in files:
+        parts = file.path.split("/")
+        if not (removal.whole_partition and len(parts) > 2 and is_hidden(parts[1])):
+            yield file
+
+
+def trash_for(
+    storage: Storage, location: str, tag: str | int, *, still: Callable[[], None], recycled: bool = False
+) -> Trash | TrashInPlace:
     """
     A new removal: by renames or, on a store that can't rename, in place.
 
     Args:
         storage, location: the partition.
         tag: what the removal is for: the queue entry's id, or `aborted`.
+        still: raises when nothing more may be removed; asked again and again where files are deleted in place.
         recycled: the files go to Hive's change management, which is on HDFS only.
     """
-    return (
-        Trash(storage, location, tag, recycled=recycled)
-        if storage.uploads is None
-        else TrashInPlace(storage, location, tag)
-    )
+    uploads = storage.uploads
+    if uploads is None:
+        return Trash(storage, location, tag, recycled=recycled)
+    return TrashInPlace(storage, uploads, location, tag, still)

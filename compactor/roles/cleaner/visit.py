@@ -163,10 +163,7 @@ def _list(services: Services, location: str, visit: Visit) -> TableListing:
     """
     storage, listed_ms = services.storage(location), services.now_ms()
     try:
-        pending = storage.pending(
-            location
-        )  # before the list: an upload that is completed meanwhile is either pending or listed
-        return TableListing(location, storage.list_tree(location).directories, listed_ms, frozenset(pending))
+        return TableListing(location, storage.list_tree(location).directories, listed_ms)
     except RefusedError as error:
         if error.reason is Reason.LOCATION_MISSING:
             raise

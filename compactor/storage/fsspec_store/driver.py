@@ -10,15 +10,17 @@ Source: docs/storage.md; fsspec's AbstractFileSystem.
 """
 
 import importlib
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
+from compactor.storage.base import Contents, Promises
 from compactor.storage.fsspec_store.files import FsspecReader, FsspecWriter, said
-from compactor.storage.location import LocationParts, parent, split
-from compactor.storage.object_store import ObjectStorage, files_and_directories, missing, taken
+from compactor.storage.location import LocationParts, join, parent, split
+from compactor.storage.object_store import ObjectStorage, changed, files_and_directories, missing, taken
 from compactor.storage.registry import StorageOptions
 
 _MARKER: Final = ".compactor-directory"
@@ -71,10 +73,6 @@ class FsspecStorage(ObjectStorage):
                 return ()
             raise
 
-    def pending(self, location: str) -> tuple[str, ...]:  # noqa: ARG002 - nothing is prepared unseen
-        """See `Storage.pending`."""
-        return ()
-
     def stat(self, location: str) -> FileEntry | None:
         path = self._path(location)
         with said("look at", location):
@@ -121,7 +119,8 @@ class FsspecStorage(ObjectStorage):
 
     # Publishing
 
-    def prepare(self, source: str, target: str, owner: str) -> "FsspecCopy":
+    def prepare(self, source: str, target: str, owner: str, records: str) -> "FsspecCopy":  # noqa: ARG002 - see below
+        """See `Uploads.prepare`. Nothing is under way before the copy, which needs its source: nothing is noted."""
         self._require(source)
         return FsspecCopy(self, source, target, owner)
 
@@ -155,6 +154,36 @@ class FsspecStorage(ObjectStorage):
             return False
         self._keep_directory(parent(location))
         return True
+
+    def contents(self, location: str) -> Contents:
+        path = self._path(location)
+        with said("list", location):
+            found = self._fs.find(path, detail=True)
+        keys = ((name.lstrip("/"), info) for name, info in found.items())
+        entries = [
+            FileEntry(key.removeprefix(f"{path}/"), int(info.get("size") or 0), _mtime_ms(info))
+            for key, info in keys
+            if key.startswith(f"{path}/")
+        ]
+        markers = {entry for entry in entries if _marker_or_file(entry.path) != entry.path}
+        return Contents(tuple(sorted(set(entries) - markers)), tuple(sorted(markers)))
+
+    def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
+        still()
+        for entry in sorted(listed.files):
+            now = self.stat(join(location, entry.path))
+            if now is None or (now.length, now.mtime_ms) != (entry.length, entry.mtime_ms):
+                raise changed(location, entry.path, "is missing" if now is None else "was replaced")
+            self._delete([self._path(join(location, entry.path))], location)
+        for top in sorted({marker.path.split("/", 1)[0] for marker in listed.markers}):
+            if not self.contents(join(location, top)).files:
+                still()
+                markers = [marker.path for marker in listed.markers if marker.path.startswith(f"{top}/")]
+                self._delete([self._path(join(location, marker)) for marker in markers], location)
+
+    def promises(self, location: str) -> Promises:  # noqa: ARG002 - nothing to be tried: no condition is sent
+        """See `Uploads.promises`."""
+        return Promises(missed=("delete-if-match",))
 
     def _delete(self, paths: list[str], location: str) -> bool:
         with said("delete", location):

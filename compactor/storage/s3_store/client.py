@@ -38,7 +38,7 @@ except ImportError:
         Reason.UNSUPPORTED_STORE, "locations on S3 need the package botocore: pip install 'compactor[s3]'"
     ) from None
 
-MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+MISSING: Final = frozenset({"404", "NoSuchKey", "NoSuchVersion", "NotFound"})
 EXISTS: Final = frozenset({"412", "PreconditionFailed"})
 NO_UPLOAD: Final = frozenset({"NoSuchUpload"})
 _FORBIDDEN: Final = frozenset(
@@ -48,13 +48,33 @@ _FORBIDDEN: Final = frozenset(
         "AllAccessDisabled",
         "InvalidAccessKeyId",
         "SignatureDoesNotMatch",
-        "ExpiredToken",
         "InvalidToken",
     }
 )
 _FULL: Final = frozenset({"507", "QuotaExceeded", "InsufficientStorage", "XMinioStorageFull", "EntityTooLarge"})
 _UNABLE: Final = frozenset({"501", "NotImplemented", "MethodNotAllowed"})
-BUSY: Final = frozenset({"SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "RequestTimeTooSkewed"})
+_CLOCK: Final = "this machine's clock and the store's differ too much"
+_EXPIRED: Final = "the credentials have expired, and no newer ones are there yet"
+LATER: Final = {
+    "SlowDown": "",
+    "ServiceUnavailable": "",
+    "InternalError": "",
+    "RequestTimeout": "",
+    "RequestLimitExceeded": "",
+    "Throttling": "",
+    "ThrottlingException": "",
+    "TooManyRequests": "",
+    "XMinioServerNotInitialized": "",
+    "RequestTimeTooSkewed": _CLOCK,
+    "RequestExpired": _CLOCK,
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+}
+"""
+Codes after which the same request may succeed later, with what to add to the message. Many come with status 403, and
+say nothing of rights all the same.
+"""
 _CONFLICT: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _NO_BUCKET: Final = frozenset(
     {"NoSuchBucket", "PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
@@ -177,6 +197,9 @@ def _answered(error: boto.ClientError, doing: str, what: str, *, may_have_happen
         )
     if code in MISSING or (code in NO_UPLOAD):
         return FileNotFoundError(2, "not there", what)
+    if code in LATER:  # before the status, which is 403 for some of them
+        sentence += f": {LATER[code]}" if LATER[code] else ""
+        return OutcomeUnknownError(sentence) if may_have_happened else UnreachableError(sentence)
     if code in _FORBIDDEN or status in {401, 403}:
         return RefusedError(Reason.PERMISSION_DENIED, f"{sentence}: the daemon's credentials must allow it")
     if code in _FULL or status == 507:
@@ -187,7 +210,7 @@ def _answered(error: boto.ClientError, doing: str, what: str, *, may_have_happen
         )
     if code in _CONFLICT:
         return S3ConflictError(sentence, what)
-    if code in BUSY or status >= 500 or status == 429:
+    if status >= 500 or status == 429:
         return OutcomeUnknownError(sentence) if may_have_happened else UnreachableError(sentence)
     return CompactorError(sentence)
 

@@ -2,28 +2,34 @@
 The driver for Amazon S3 and stores that speak its protocol.
 
 S3 has no directories and no rename. A file appears when its upload is completed: whole, in one step, and only if none
-is there (If-None-Match). An upload that isn't completed is invisible to readers, but any process can list it and give
-it up. That is how a paused process is fenced off here.
+is there (If-None-Match). An upload that isn't completed is invisible to readers, but any process that knows its id can give
+it up. That is how a paused process is fenced off here: uploads are noted by their ids (`records`), since not every store
+lists them.
 Source: docs/storage.md; Amazon S3 API Reference; Hadoop's S3AFileSystem.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import Any, Final
+from itertools import groupby
+from os.path import commonprefix
+from typing import Any, Final, TypeVar
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.errors import RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
-from compactor.storage.location import LocationParts, parent, split
-from compactor.storage.object_store import FOLDER_SUFFIX, ObjectStorage, files_and_directories
+from compactor.storage.base import Contents, Promises
+from compactor.storage.location import LocationParts, join, parent, split
+from compactor.storage.object_store import FOLDER_SUFFIX, UPLOADS, ObjectStorage, apart, changed, files_and_directories
 from compactor.storage.registry import StorageOptions
-from compactor.storage.s3_store.client import BUSY, S3Client, explained, put_new
+from compactor.storage.s3_store import records
+from compactor.storage.s3_store.client import EXISTS, LATER, MISSING, S3Client, explained, put_new
 from compactor.storage.s3_store.files import OWNER, Object, S3Reader, S3Writer, Upload, abort_upload
 from compactor.storage.s3_store.parts import whole_parts
+from compactor.storage.s3_store.promises import tried
 
 _DELETED_AT_ONCE: Final = 1000
 _ROUNDS: Final = 10
+Item = TypeVar("Item")
 
 
 class S3Storage(ObjectStorage):
@@ -39,6 +45,7 @@ class S3Storage(ObjectStorage):
         self._bucket: Final = parts.authority
         self.client: Final = S3Client(options.s3)
         self.side_by_side: Final = options.s3.threads
+        self._promises: Promises | None = None
 
     # Looking
 
@@ -52,18 +59,13 @@ class S3Storage(ObjectStorage):
 
     def directories(self, location: str) -> tuple[str, ...]:
         prefix = _prefix(location)
-        names = set(self.pending(location))
+        names: set[str] = set()
         with explained("list", location):
             for page in self._pages("list_objects_v2", Prefix=prefix, Delimiter="/"):
                 names.update(
                     common["Prefix"].removeprefix(prefix).rstrip("/") for common in page.get("CommonPrefixes", ())
                 )
         return tuple(sorted(names - {""}))
-
-    def pending(self, location: str) -> tuple[str, ...]:
-        prefix = _prefix(location)
-        below = (key.removeprefix(prefix) for key, _ in self._unfinished(prefix, location))
-        return tuple(sorted({path.split("/", 1)[0] for path in below if "/" in path} - {""}))
 
     def stat(self, location: str) -> FileEntry | None:
         prefix = _prefix(location)
@@ -95,7 +97,7 @@ class S3Storage(ObjectStorage):
 
     def link_or_copy(self, source: str, target: str) -> None:
         self._require_free(target)
-        prepared = self.prepare(source, target, "")
+        prepared = self._prepared(source, target)
         try:
             prepared.complete()
         except BaseException:
@@ -104,9 +106,12 @@ class S3Storage(ObjectStorage):
 
     # Publishing
 
-    def prepare(self, source: str, target: str, owner: str) -> Upload:
+    def prepare(self, source: str, target: str, owner: str, records: str) -> Upload:
+        return self._prepared(source, target, owner, _prefix(records))
+
+    def _prepared(self, source: str, target: str, owner: str = "", noted_in: str | None = None) -> Upload:
         found = self._object(source)
-        upload = Upload(self.client, self._bucket, _key(target), target, owner)
+        upload = Upload(self.client, self._bucket, _key(target), target, owner=owner, noted_in=noted_in)
         try:
             for offset, length in whole_parts(found.size, self.client.settings.copy_part_bytes):
                 upload.copy(found, offset, length)
@@ -130,41 +135,125 @@ class S3Storage(ObjectStorage):
             self._head(_key(location), location)
         except FileNotFoundError:
             return
-        self._delete([_key(location)], location)
+        self._delete([{"Key": _key(location)}], location)
         self._keep_directory(parent(location))
 
     def withdraw(self, location: str, aside: str) -> bool:  # noqa: ARG002 - nothing can be laid aside here
         prefix = _prefix(location)
         if not prefix:
             raise RefusedError(Reason.UNKNOWN_NAME, f"{location} is a whole bucket: that isn't removed")
+        notes = f"{prefix}{UPLOADS}/"
         for number in range(_ROUNDS):
             unfinished = list(self._unfinished(prefix, location))
             entries = [entry.path for entry in self._entries(prefix, location)]
             if not unfinished and not entries:
                 if number:
-                    self._delete([prefix.rstrip("/") + FOLDER_SUFFIX], location)
+                    self._delete([{"Key": prefix.rstrip("/") + FOLDER_SUFFIX}], location)
                     self._keep_directory(parent(location))
                 return number > 0
-            self._delete(entries, location)
+            # Notes are read from a listing without sources: what is noted later finds nothing to copy.
+            sources = [key for key in entries if not key.startswith(notes)]
+            if not sources:
+                unfinished += self._noted(entries, location)
             for key, upload_id in unfinished:
                 abort_upload(self.client, self._bucket, key, upload_id, location)
+            self._delete([{"Key": key} for key in sources or entries], location)
         raise RetryableError(f"{location} is being written to while it is removed")
 
-    def _delete(self, keys: Sequence[str], location: str) -> None:
-        """Delete objects. Missing keys are no error."""
-        remaining = iter(keys)
-        while batch := list(islice(remaining, _DELETED_AT_ONCE)):
+    def _noted(self, notes: Iterable[str], location: str) -> list[tuple[str, str]]:
+        """Key and id of the uploads that were noted in a directory, of files beside it."""
+        within = _prefix(parent(location))
+        found = (records.read(self.client, self._bucket, noted, within) for noted in notes)
+        return [upload for upload in found if upload is not None]
+
+    def contents(self, location: str) -> Contents:
+        prefix = _prefix(location)
+        found = [replace(entry, path=entry.path.removeprefix(prefix)) for entry in self._entries(prefix, location)]
+        uploads = ((key.removeprefix(prefix), upload_id) for key, upload_id in self._unfinished(prefix, location))
+        return replace(apart(found), uploads=tuple(uploads))
+
+    def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
+        if listed.uploads:
+            still()
+        for path, upload_id in listed.uploads:
+            abort_upload(self.client, self._bucket, f"{_prefix(location)}{path}", upload_id, location)
+        before = ""
+        for batch in _batches(sorted(listed.files)):
+            self._require_same(location, batch, before)
+            still()
+            self._delete_exactly(location, batch)
+            before = batch[-1].path
+        for left in _batches(self._bare_markers(location, listed.markers)):
+            still()
+            self._delete_exactly(location, left)
+        if tops := {_prefix(location) + _top(entry.path) for entry in (*listed.files, *listed.markers)}:
+            still()
+            self._delete([{"Key": top + FOLDER_SUFFIX} for top in sorted(tops)], location)
+
+    def _bare_markers(self, location: str, markers: Sequence[FileEntry]) -> list[FileEntry]:
+        """Listed markers in directories that hold nothing else any more."""
+        bare = []
+        for top, inside in groupby(sorted(markers), lambda marker: _top(marker.path)):
+            listed = set(inside)
+            now = self.contents(join(location, top))
+            left = {replace(marker, path=f"{top}/{marker.path}") for marker in now.markers}
+            if not now.files and left <= listed:
+                bare += sorted(left)
+        return bare
+
+    def promises(self, location: str) -> Promises:
+        if self._promises is None or self._promises.broken:
+            self._promises = tried(self.client, self._bucket, _prefix(location))
+        return self._promises
+
+    def _require_same(self, location: str, batch: Sequence[FileEntry], before: str) -> None:
+        """
+        Raise unless listed files are still the same entries.
+
+        Args:
+            batch: ascending.
+            before: a path before the first of them; what lies between isn't looked at.
+        """
+        prefix = _prefix(location)
+        last = prefix + batch[-1].path
+        found: set[FileEntry] = set()
+        in_common = commonprefix([prefix + batch[0].path, last])  # noqa: RUF071 - keys begin with any characters
+        for entry in self._entries(in_common, location, after=prefix + before if before else ""):
+            if entry.path > last:
+                break
+            found.add(replace(entry, path=entry.path.removeprefix(prefix)))
+        if different := next((file for file in batch if file not in found), None):
+            gone = all(entry.path != different.path for entry in found)
+            raise changed(location, different.path, "is missing" if gone else "was replaced")
+
+    def _delete_exactly(self, location: str, entries: Sequence[FileEntry]) -> None:
+        """Delete objects that were just compared; where the store can, only if each is still the same."""
+        asked = "delete-if-match" not in self.promises(location).missed
+        prefix = _prefix(location)
+        objects = [{"Key": prefix + entry.path} | ({"ETag": entry.version} if asked else {}) for entry in entries]
+        self._delete(objects, location)
+
+    def _delete(self, objects: Sequence[Mapping[str, str]], location: str) -> None:
+        """
+        Delete objects. Missing keys are no error.
+
+        Args:
+            objects: keys, some with the ETag that the object must have.
+        """
+        for batch in _batches(objects):
             with explained("delete", location):
-                answer = self.client.call.delete_objects(
-                    Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in batch], "Quiet": True}
-                )
-            if errors := answer.get("Errors"):
-                worst = next((error for error in errors if error.get("Code") not in BUSY), errors[0])
-                code, key = worst.get("Code"), worst.get("Key")
-                if code in BUSY:
-                    raise UnreachableError(f"can't delete {key!r} of bucket {self._bucket}: {code}")
-                reason = Reason.PERMISSION_DENIED if code == "AccessDenied" else Reason.UNSUPPORTED_STORE
-                raise RefusedError(reason, f"can't delete {key!r} of bucket {self._bucket}: {code}")
+                answer = self.client.call.delete_objects(Bucket=self._bucket, Delete={"Objects": batch, "Quiet": True})
+            errors = [error for error in answer.get("Errors", ()) if error.get("Code") not in MISSING]
+            if not errors:
+                continue
+            worst = next((error for error in errors if error.get("Code") not in LATER), errors[0])
+            code, key = worst.get("Code"), worst.get("Key")
+            if code in EXISTS:  # so S3 says that a condition failed
+                raise changed(location, str(key).removeprefix(_prefix(location)), "was replaced")
+            if code in LATER:
+                raise UnreachableError(f"can't delete {key!r} of bucket {self._bucket}: {code}")
+            reason = Reason.PERMISSION_DENIED if code == "AccessDenied" else Reason.UNSUPPORTED_STORE
+            raise RefusedError(reason, f"can't delete {key!r} of bucket {self._bucket}: {code}")
 
     def _keep_directory(self, location: str) -> None:
         """Mark a directory whose last entry was removed, so that it stays a directory, as S3A does."""
@@ -198,9 +287,11 @@ class S3Storage(ObjectStorage):
         with explained("read", location):
             return self.client.call.head_object(Bucket=self._bucket, Key=key)
 
-    def _entries(self, prefix: str, location: str, limit: int | None = None) -> Iterator[FileEntry]:
-        """Objects whose keys begin with a prefix; paths are whole keys."""
-        chosen = {} if limit is None else {"PaginationConfig": {"MaxItems": limit, "PageSize": limit}}
+    def _entries(self, prefix: str, location: str, limit: int | None = None, after: str = "") -> Iterator[FileEntry]:
+        """Objects whose keys begin with a prefix, ascending, those behind a key; paths are whole keys."""
+        chosen: dict[str, Any] = {"StartAfter": after} if after else {}
+        if limit is not None:
+            chosen["PaginationConfig"] = {"MaxItems": limit, "PageSize": limit}
         with explained("list", location):
             for page in self._pages("list_objects_v2", Prefix=prefix, **chosen):
                 for item in page.get("Contents", ()):
@@ -216,6 +307,16 @@ class S3Storage(ObjectStorage):
     def _pages(self, operation: str, **arguments: Any) -> Iterable[Any]:
         pages: Iterable[Any] = self.client.call.get_paginator(operation).paginate(Bucket=self._bucket, **arguments)
         return pages
+
+
+def _top(path: str) -> str:
+    return path.split("/", 1)[0]
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """As many at a time as one request may delete."""
+    for first in range(0, len(items), _DELETED_AT_ONCE):
+        yield items[first : first + _DELETED_AT_ONCE]
 
 
 def _entry(path: str, length: int, said: Mapping[str, Any]) -> FileEntry:

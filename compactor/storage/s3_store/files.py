@@ -14,6 +14,7 @@ from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownErr
 from compactor.handles import RandomReader
 from compactor.reasons import Reason
 from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
+from compactor.storage.s3_store import records
 from compactor.storage.s3_store.client import (
     WRITE,
     S3Client,
@@ -74,15 +75,20 @@ class Upload:
 
     Args:
         owner: recorded in the object's metadata, so that a process that finds the object can tell its owner.
+        noted_in: the directory of notes, as the beginning of their keys; None: the upload isn't noted.
     """
 
-    def __init__(self, client: S3Client, bucket: str, key: str, target: str, owner: str = "") -> None:
+    def __init__(
+        self, client: S3Client, bucket: str, key: str, target: str, *, owner: str = "", noted_in: str | None = None
+    ) -> None:
         self.client: Final = client
         self.bucket: Final = bucket
         self.key: Final = key
         self.target: Final = target
         self._mark: Final = new_mark()
         self._metadata: Final = {WRITE: self._mark} | ({OWNER: owner} if owner else {})
+        self._noted_in: Final = noted_in
+        self._notes: list[str] = []
         self._copies: list[tuple[Object, int, int]] | None = []
         self._room: Final = threading.Semaphore(client.settings.threads)
         self._begin()
@@ -93,6 +99,12 @@ class Upload:
             self._id: str = self.client.call.create_multipart_upload(
                 Bucket=self.bucket, Key=self.key, Metadata=self._metadata
             )["UploadId"]
+        if self._noted_in is not None:  # before the first part: a fence that doesn't find it has removed the sources
+            try:
+                self._notes.append(records.note(self.client, self.bucket, self._noted_in, self.key, self._id))
+            except BaseException:
+                abort_upload(self.client, self.bucket, self.key, self._id, self.target)
+                raise
         self._pool = ThreadPoolExecutor(self.client.settings.threads, thread_name_prefix="s3-parts")
 
     def put(self, data: bytes) -> None:
@@ -170,6 +182,9 @@ class Upload:
         """Give the upload up. Waits for parts that are still being sent, or the store would keep them."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         abort_upload(self.client, self.bucket, self.key, self._id, self.target)
+        while self._notes:
+            records.remove(self.client, self.bucket, self._notes[-1])
+            self._notes.pop()
 
     def _add(self, work: Callable[[int], str], done: Callable[[], None] = lambda: None) -> None:
         number = len(self._parts) + 1

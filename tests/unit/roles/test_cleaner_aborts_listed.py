@@ -40,7 +40,6 @@ class Asked:
         self.calls: Counter[str] = Counter()
         self.listed: list[str] = []
         self.after_listing = lambda _: None
-        self.pending: tuple[str, ...] = ()
         self._root = f"file:{table.location}"
         storage = Services.storage
         monkeypatch.setattr(Services, "storage", lambda services, location: _Driver(self, storage(services, location)))
@@ -51,7 +50,7 @@ class Asked:
             self.listed.append(location.removeprefix(f"{self._root}/"))
             if location == self._root:
                 self.after_listing(self.listed.count(location))
-        return self.pending if name == "pending" and location == self._root else answer
+        return answer
 
     @property
     def partitions(self):
@@ -219,14 +218,6 @@ def test_what_is_not_the_tables_needs_no_sweep(world, table, asked, name):
     assert world.clean().endswith("forgot 1 aborted write")
     assert "p=0" not in asked.partitions
     assert (table.location / "p=0" / name).exists()
-
-
-def test_an_upload_on_its_way_is_swept(world, table, asked):
-    """In a store that doesn't rename: what a listing can't show may appear yet."""
-    asked.pending = ("p=0",)
-    world.clean()
-    assert asked.partitions >= {"p=0", "p=2"}
-    assert "p=1" not in asked.partitions
 
 
 def test_a_partition_outside_the_tables_directory_is_swept_by_itself(world, table, asked):

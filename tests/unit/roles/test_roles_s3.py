@@ -5,15 +5,21 @@ that nobody who was paused can do harm.
 
 import pytest
 
+from compactor.demo.rows import CatalogRows
+from compactor.engine.publish import uploads as publish_uploads
 from compactor.errors import CompactorError, RefusedError
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.cleaner import dropped
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.cleaner.quarantine.restore import Restore
+from compactor.roles.cleaner.trash_in_place import TrashInPlace
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.storage.location import join
+from compactor.storage.s3_store import driver, records
+from compactor.storage.s3_store.driver import S3Storage
 from compactor.storage.s3_store.files import Upload
 from tests.cluster.s3_tables import OnS3
 
@@ -24,8 +30,12 @@ AFTER_STATE = steps.WORKER_STEPS[
 
 
 @pytest.fixture
-def table(world, s3, s3_directory):
-    """Four inserts and a delete; the catalog says that they are on the server."""
+def table(world, s3, request):
+    """
+    Four inserts and a delete; the catalog says that they are on the server. Its bucket is the one that a test's
+    parameter names.
+    """
+    s3_directory = request.getfixturevalue(getattr(request, "param", "s3_directory"))
     world.configure(s3=s3.settings)
     made = world.table(rows=4)
     world.delete(made, 2)
@@ -100,6 +110,7 @@ def test_an_attempt_is_undone_from_every_step(world, table, step):
     assert table.read() == table.rows
 
 
+@pytest.mark.parametrize("table", ["s3_directory", "s3_whole_keys"], indirect=True)
 @pytest.mark.parametrize("step", [steps.WORKER_STAGED, steps.WORKER_VERIFIED, steps.WORKER_PUBLISHED])
 def test_recovery_from_every_side(world, table, step):
     """
@@ -122,18 +133,21 @@ def test_recovery_from_every_side(world, table, step):
     assert table.read() == table.rows
 
 
+@pytest.mark.parametrize("table", ["s3_directory", "s3_whole_keys"], indirect=True)
+@pytest.mark.parametrize("completed", [0, 1])
 @pytest.mark.parametrize("by", ["recovery", "cleaner"])
-def test_a_publisher_that_slept_completes_nothing(world, table, monkeypatch, by):
+def test_a_publisher_that_slept_completes_nothing(world, table, monkeypatch, by, completed):
     """
-    All is prepared, the last question whether the entry is ours was answered with yes, then it sleeps for an hour: its
-    transaction times out.
+    All is prepared, the last question whether the entry is ours was answered with yes, then it sleeps for an hour,
+    before the first file is completed or after it: its transaction times out. What was prepared is found although the
+    store lists no uploads by a directory's name.
     """
     complete = Upload.complete
     slept = []
 
     def late(self):
-        if not slept:
-            slept.append(1)
+        slept.append(1)
+        if len(slept) == 1 + completed:
             (entry,) = world.services.queue.entries()
             if by == "recovery":
                 assert Recovery(world.services).clear(entry)
@@ -147,8 +161,33 @@ def test_a_publisher_that_slept_completes_nothing(world, table, monkeypatch, by)
                 clean_slate(table)
         complete(self)
 
+    monkeypatch.setattr(publish_uploads, "at_once", lambda _, actions: [action() for action in actions])
     monkeypatch.setattr(Upload, "complete", late)
     world.compact(table.table)
+    assert len(slept) > completed
+    clean_slate(table)
+    assert table.read() == table.rows
+
+
+@pytest.mark.parametrize("table", ["s3_directory", "s3_whole_keys"], indirect=True)
+def test_an_upload_that_was_not_noted_yet_copies_nothing(world, table, monkeypatch):
+    """
+    The store has given the upload its id, then the worker sleeps: the fence knows nothing of it. When the worker notes
+    it, what it would copy is gone.
+    """
+    note, slept = records.note, []
+
+    def late(*upload):
+        if not slept:
+            slept.append(1)
+            (entry,) = world.services.queue.entries()
+            assert Recovery(world.services).clear(entry)
+            world.services.queue.give_back(entry)
+        return note(*upload)
+
+    monkeypatch.setattr(records, "note", late)
+    world.compact(table.table)
+    assert slept
     clean_slate(table)
     assert table.read() == table.rows
 
@@ -209,6 +248,110 @@ def test_the_directory_of_a_dropped_table_is_removed(world, table, s3, s3_direct
         for found in s3.client.list_objects_v2(Bucket="warehouse", Prefix=f"{above}/")["Contents"]
     ]
     assert [key for key in left if key] == ["t20/f"]
+
+
+def on_the_way(monkeypatch, when, happens):
+    """Lets something happen once: after the last comparison, between two batches, or with the deletion on its way."""
+    done = []
+
+    def once():
+        if not done:
+            done.append(1)
+            happens()
+
+    monkeypatch.setattr(driver, "_DELETED_AT_ONCE", 2)
+    if when == "decided":
+        delete = TrashInPlace.delete
+        monkeypatch.setattr(TrashInPlace, "delete", lambda its: (once(), delete(its)))
+        return
+    deletes = S3Storage._delete_exactly
+
+    def deleting(its, location, entries):
+        if when == "on its way":
+            once()
+        deletes(its, location, entries)
+        once()
+
+    monkeypatch.setattr(S3Storage, "_delete_exactly", deleting)
+
+
+@pytest.mark.parametrize(
+    ("table", "when"),
+    [
+        ("s3_directory", "decided"),
+        ("s3_directory", "between batches"),
+        ("s3_directory", "on its way"),
+        ("s3_unconditional", "decided"),
+        ("s3_unconditional", "between batches"),
+    ],
+    indirect=["table"],
+)
+def test_a_dropped_place_that_is_used_again_keeps_what_is_new(world, table, s3, monkeypatch, when):
+    """
+    A failed CTAS runs again while the Cleaner removes what the first run left: new files stay, among them one under the
+    name of an old one.
+    """
+    bucket, name = table.location.removeprefix("s3a://").split("/", 1)
+    above = f"{name}-dropped.db"
+    new = ("t2/delta_0000001_0000001_0000/bucket_00001", "t2/delta_0000002_0000002_0000/bucket_00000")
+    for key in ("", "t2/", "t2/.hive-staging/f", *(f"t2/delta_0000001_0000001_0000/bucket_0000{n}" for n in range(5))):
+        s3.client.put_object(Bucket=bucket, Key=f"{above}/{key}", Body=b"")
+    txn = world.hive.begin()
+    properties = encode_properties({"location": f"{table.location}-dropped.db/t2"})
+    world.hive.queued("dropped.t2", state="r", highest_write_id=1, txn_id=txn, tblproperties=properties)
+    world.hive.abort(txn)
+
+    def again():
+        second = world.hive.begin(age=0)
+        world.hive.touch(second, "dropped.t2")
+        for key in new:
+            s3.client.put_object(Bucket=bucket, Key=f"{above}/{key}", Body=b"rows")
+        world.hive.create_table("dropped.t2", location=f"{table.location}-dropped.db/t2")
+        world.hive.commit(second)
+
+    on_the_way(monkeypatch, when, again)
+    world.clean()
+    kept = {key.removeprefix(f"{above}/"): size for key, size in s3.objects(bucket) if key.startswith(above)}
+    assert {key: kept.get(key) for key in new} == dict.fromkeys(new, 4)
+
+
+@pytest.mark.parametrize("table", ["s3_directory", "s3_unconditional"], indirect=True)
+@pytest.mark.parametrize("when", ["decided", "between batches"])
+def test_a_table_that_is_re_created_keeps_its_deltas(world, table, s3, monkeypatch, when):
+    """The new table counts its write ids from 1 again: its delta has the name of one that the Cleaner removes."""
+    world.compact(table.table)
+    bucket, name = table.location.removeprefix("s3a://").split("/", 1)
+    delta = f"{name}/delta_0000001_0000001_0000"
+    new = {f"{delta}/bucket_00000": 4, f"{delta}/bucket_00009": 4}
+
+    def again():
+        CatalogRows(world.database).drop_table(table.table)
+        world.hive.create_table("db.t", location=table.location)
+        for key in new:
+            s3.client.put_object(Bucket=bucket, Key=key, Body=b"rows")
+
+    on_the_way(monkeypatch, when, again)
+    world.clean()
+    kept = dict(s3.objects(bucket))
+    assert {key: kept.get(key) for key in new} == new
+
+
+def test_many_files_of_a_dropped_table_are_removed_in_batches(world, table, s3, s3_directory, monkeypatch):
+    """The metastore is asked before each; neighbours between the names stay."""
+    above = f"{s3_directory.removeprefix('s3a://warehouse/')}-dropped.db"
+    for key in ("", "t2/", "t2/delta_1_1/", *(f"t2/delta_1_1/{n}" for n in range(7)), "t2_$folder$", "t2-x/f", "t20/f"):
+        s3.client.put_object(Bucket="warehouse", Key=f"{above}/{key}", Body=b"")
+    txn = world.hive.begin()
+    properties = encode_properties({"location": f"{s3_directory}-dropped.db/t2"})
+    world.hive.queued("dropped.t2", state="r", highest_write_id=1, txn_id=txn, tblproperties=properties)
+    world.hive.abort(txn)
+    monkeypatch.setattr(driver, "_DELETED_AT_ONCE", 2)
+    asked, right = [], dropped._still_right
+    monkeypatch.setattr(dropped, "_still_right", lambda *those: (asked.append(1), right(*those)))
+    assert "cleaned 1" in world.clean()
+    left = [key.removeprefix(f"{above}/") for key in s3.keys("warehouse") if key.startswith(above)]
+    assert [key for key in left if key] == ["t2-x/f", "t20/f"]
+    assert len(asked) == 2 + 4 + 1 + 1  # with the trash in place, before each batch of files, of markers, of s3n's
 
 
 def test_hive_3_tables_are_refused_with_the_reason(world_3, s3, s3_directory):

@@ -27,6 +27,7 @@ RENAMING = [
 ]
 PREPARING = [
     pytest.param(lambda request: request.getfixturevalue("s3_directory"), id="s3"),
+    pytest.param(lambda request: request.getfixturevalue("s3_whole_keys"), id="s3 as MinIO lists uploads"),
 ]
 IN_PLACE = [
     pytest.param(lambda request: request.getfixturevalue("fsspec_directory"), id="fsspec"),

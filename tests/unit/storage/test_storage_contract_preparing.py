@@ -27,22 +27,27 @@ def test_a_prepared_file_is_unseen_until_it_is_completed(preparing):
     """
     storage, top = preparing
     tree(storage, top, ".staging/f")
-    prepared = storage.uploads.prepare(join(top, ".staging/f"), join(top, "base_5/f"), "7-a")
+    prepared = storage.uploads.prepare(
+        join(top, ".staging/f"), join(top, "base_5/f"), "7-a", join(top, ".staging/.uploads")
+    )
     assert storage.list_tree(top).files == ()
     assert storage.uploads.owner_of(prepared.target) is None
     prepared.complete()
     assert storage.read_small(join(top, "base_5/f")) == b".staging/f"
     assert (storage.uploads.owner_of(prepared.target), storage.uploads.owner_of(join(top, ".staging/f"))) == ("7-a", "")
-    assert storage.pending(top) == ()
+    assert storage.uploads.contents(top).uploads == ()
     with pytest.raises(FileNotFoundError):
-        storage.uploads.prepare(join(top, "gone"), join(top, "base_5/g"), "7-a")
+        storage.uploads.prepare(join(top, "gone"), join(top, "base_5/g"), "7-a", join(top, ".staging/.uploads"))
 
 
 def test_of_many_completions_of_one_name_exactly_one_wins(completing):
     """The others find it taken, and what the winner made stays."""
     storage, top = completing
     tree(storage, top, *(f".s{i}/f" for i in range(4)))
-    prepared = [storage.uploads.prepare(join(top, f".s{i}/f"), join(top, "base_5/f"), str(i)) for i in range(4)]
+    prepared = [
+        storage.uploads.prepare(join(top, f".s{i}/f"), join(top, "base_5/f"), str(i), join(top, f".s{i}/.uploads"))
+        for i in range(4)
+    ]
     outcomes = together(4, lambda number: won(prepared[number].complete))
     for upload, complete in zip(prepared, outcomes, strict=True):
         if not complete:
@@ -50,7 +55,7 @@ def test_of_many_completions_of_one_name_exactly_one_wins(completing):
     assert [str(number) for number, complete in enumerate(outcomes) if complete] == [
         storage.uploads.owner_of(join(top, "base_5/f"))
     ]
-    assert storage.pending(top) == ()
+    assert storage.uploads.contents(top).uploads == ()
 
 
 def test_a_lister_beside_a_completer_sees_whole_files(preparing):
@@ -60,7 +65,10 @@ def test_a_lister_beside_a_completer_sees_whole_files(preparing):
     storage.mkdir(join(top, ".staging"))
     put(storage, join(top, ".staging/f"), data)
     prepared = [
-        storage.uploads.prepare(join(top, ".staging/f"), join(top, f"base_5/{number}"), "7-a") for number in range(8)
+        storage.uploads.prepare(
+            join(top, ".staging/f"), join(top, f"base_5/{number}"), "7-a", join(top, ".staging/.uploads")
+        )
+        for number in range(8)
     ]
 
     def complete() -> None:
@@ -84,7 +92,10 @@ def test_what_was_withdrawn_never_appears(preparing):
     storage, top = preparing
     tree(storage, top, ".staging/f", ".staging/g")
     first, second = (
-        storage.uploads.prepare(join(top, f".staging/{name}"), join(top, f"base_5/{name}"), "7-a") for name in "fg"
+        storage.uploads.prepare(
+            join(top, f".staging/{name}"), join(top, f"base_5/{name}"), "7-a", join(top, ".staging/.uploads")
+        )
+        for name in "fg"
     )
     first.complete()
     assert "base_5" in storage.directories(top)
@@ -94,6 +105,6 @@ def test_what_was_withdrawn_never_appears(preparing):
     with pytest.raises(FileNotFoundError):
         second.complete()
     with pytest.raises(FileNotFoundError):
-        storage.uploads.prepare(join(top, ".staging/g"), join(top, "base_5/g"), "7-a")
+        storage.uploads.prepare(join(top, ".staging/g"), join(top, "base_5/g"), "7-a", join(top, ".staging/.uploads"))
     assert storage.list_tree(top).files == ()
     assert storage.directories(top) == ()

@@ -6,14 +6,6 @@ from compactor.storage.location import join
 from tests.unit.storage.contract import meanwhile, together, tree, won
 
 
-def test_a_renaming_store_has_nothing_pending(renaming):
-    """It publishes by renaming: nothing is prepared unseen."""
-    storage, top = renaming
-    tree(storage, top, "base_5/x")
-    assert storage.uploads is None
-    assert storage.pending(top) == ()
-
-
 def test_rename_moves_a_directory_with_everything_below(renaming):
     """After the rename the tree is at the target and gone at the source."""
     storage, top = renaming

@@ -65,7 +65,7 @@ def test_a_source_that_was_replaced_is_noticed(storage, s3_directory):
 
     with pytest.raises(CorruptFileError, match="replaced"):
         copy()
-    assert storage.pending(s3_directory) == ()
+    assert storage.uploads.contents(s3_directory).uploads == ()
 
 
 @pytest.mark.parametrize("marker", ["d/", "d_$folder$"])

@@ -94,7 +94,12 @@ def prepared(storage, s3_directory, request):
     """A file that is ready to appear as `base_5/f`; with other content where the test's parameter says so."""
     storage.mkdir(join(s3_directory, ".staging"))
     storage.write_small(join(s3_directory, ".staging/f"), getattr(request, "param", b"content"))
-    made = storage.uploads.prepare(join(s3_directory, ".staging/f"), join(s3_directory, "base_5/f"), "7-a")
+    made = storage.uploads.prepare(
+        join(s3_directory, ".staging/f"),
+        join(s3_directory, "base_5/f"),
+        "7-a",
+        join(s3_directory, ".staging/.uploads"),
+    )
     yield made
     made.abort()
 
@@ -167,7 +172,7 @@ def test_after_a_conflict_an_upload_is_made_anew(storage, s3_directory, prepared
     prepared.complete()
     assert storage.read_small(prepared.target) == b"content"
     assert storage.uploads.owner_of(prepared.target) == "7-a"
-    assert storage.pending(s3_directory) == ()
+    assert storage.uploads.contents(s3_directory).uploads == ()
 
 
 @pytest.mark.parametrize("prepared", [b"content", b""], indirect=True)
@@ -185,7 +190,7 @@ def test_whoever_was_fenced_off_makes_nothing_anew(storage, s3_directory, prepar
     with pytest.raises(FileNotFoundError):
         prepared.complete()
     prepared.abort()
-    assert storage.pending(s3_directory) == ()
+    assert storage.uploads.contents(s3_directory).uploads == ()
     assert not storage.exists(prepared.target)
 
 
@@ -201,7 +206,7 @@ def test_an_upload_of_our_own_bytes_is_not_made_anew(storage, s3_directory, answ
     with pytest.raises(S3ConflictError, match="can't be made anew"):
         write()
     assert not storage.exists(join(s3_directory, "f"))
-    assert storage.pending(s3_directory) == ()
+    assert storage.uploads.contents(s3_directory).uploads == ()
 
 
 def test_an_error_inside_a_success_is_an_error(storage, s3_directory, prepared, answers):
@@ -248,7 +253,7 @@ def test_a_part_that_can_not_be_copied_may_be_tried_later(storage, s3_directory,
     answers.give("UploadPartCopy", answered, answered)
     with pytest.raises(UnreachableError, match=answered[1]):
         storage.link_or_copy(join(s3_directory, "a"), join(s3_directory, "b"))
-    assert storage.pending(s3_directory) == ()
+    assert storage.uploads.contents(s3_directory).uploads == ()
     assert not storage.exists(join(s3_directory, "b"))
 
 
@@ -257,6 +262,7 @@ def test_a_part_that_can_not_be_copied_may_be_tried_later(storage, s3_directory,
     [
         ("InternalError", (UnreachableError, None)),
         ("SlowDown", (UnreachableError, None)),
+        ("RequestTimeTooSkewed", (UnreachableError, None)),
         ("AccessDenied", (RefusedError, Reason.PERMISSION_DENIED)),
     ],
 )
@@ -269,3 +275,44 @@ def test_a_key_that_can_not_be_deleted_now(storage, s3_directory, monkeypatch, c
     with pytest.raises(said[0], match=code) as caught:
         storage.delete_file(join(s3_directory, "f"))
     assert getattr(caught.value, "reason", None) is said[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (403, "RequestTimeTooSkewed"),
+        (403, "RequestLimitExceeded"),
+        (403, "ExpiredToken"),
+        (400, "ExpiredToken"),
+        (400, "RequestTimeout"),
+        (429, "TooManyRequests"),
+    ],
+)
+def test_a_request_that_may_succeed_later_is_not_refused(storage, s3_directory, answers, status, code):
+    """Whatever the status: a clock that is off, a limit of requests and credentials that are over are no right."""
+    answers.give("ListObjectsV2", *[(status, code)] * 9)
+    with pytest.raises(UnreachableError, match=code):
+        storage.list_tree(s3_directory)
+
+
+def test_rights_that_are_missing_are_refused(storage, s3_directory, answers):
+    """The same status, with a code that says so."""
+    answers.give("ListObjectsV2", *[(403, "AccessDenied")] * 9)
+    with pytest.raises(RefusedError) as caught:
+        storage.list_tree(s3_directory)
+    assert caught.value.reason is Reason.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("code", ["NoSuchKey", "NoSuchVersion"])
+def test_a_key_that_is_gone_counts_as_deleted(storage, s3_directory, monkeypatch, code):
+    """Ceph, Google and Alibaba say so inside a success, where Amazon says nothing."""
+    storage.write_small(join(s3_directory, "f"), b"x")
+    deletes = storage._driver.client.call.delete_objects
+
+    def said(**asked):
+        deletes(**asked)
+        return {"Errors": [{"Key": asked["Delete"]["Objects"][0]["Key"], "Code": code}]}
+
+    monkeypatch.setattr(storage._driver.client.call, "delete_objects", said)
+    storage.delete_file(join(s3_directory, "f"))
+    assert not storage.exists(join(s3_directory, "f"))

@@ -39,7 +39,7 @@ from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.java import require_java
 from compactor.spark.probe import seen_from_here
 from compactor.spark.submitter import JobName
-from compactor.storage.base import Storage
+from compactor.storage.base import Promises, Storage
 from compactor.storage.location import join, split
 from compactor.storage.registry import storage_for
 from compactor.words import one_line, plural
@@ -375,8 +375,20 @@ def store(location: str) -> list[Finding]:
         for made in (place, f"{place}-renamed"):
             with contextlib.suppress(CompactorError, OSError):
                 storage.delete_tree(made)
-    how = "written, renamed and removed" if storage.uploads is None else "written and removed"
-    return [Finding(check, Standing.OK, f"listed within {units.seconds(listed)}; {how}")]
+    if storage.uploads is None:
+        return [Finding(check, Standing.OK, f"listed within {units.seconds(listed)}; written, renamed and removed")]
+    return [_promised(check, storage.uploads.promises(location), f"listed within {units.seconds(listed)}")]
+
+
+def _promised(check: str, promises: Promises, listed: str) -> Finding:
+    """How a store that can't rename keeps its promises."""
+    if promises.broken:
+        remedy = "a release of the store that keeps it, or another store; nothing is compacted there until then"
+        return Finding(check, Standing.FAILED, f"{listed}; the store breaks {'; '.join(promises.broken)}", remedy)
+    if promises.missed:
+        remedy = "see docs/storage.md for the moment that stays open when a dropped table's files are removed"
+        return Finding(check, Standing.WARNING, f"{listed}; the store has no {', '.join(promises.missed)}", remedy)
+    return Finding(check, Standing.OK, f"{listed}; written and removed; each promise was tried and kept")
 
 
 def _tried(storage: Storage, place: str) -> None:
