@@ -24,13 +24,15 @@ from tests.cluster import s3_broken
 
 @pytest.fixture
 def place(s3, request):
-    """An empty directory in a bucket of this name."""
+    """An empty directory in a bucket of this name, whose promises weren't tried yet."""
     bucket = request.param
     configure(replace(configured(), s3=S3(**s3.settings)))
     s3.bucket(bucket)
     name = uuid.uuid4().hex
     s3.client.put_object(Bucket=bucket, Key=f"{name}/", Body=b"")
-    yield f"s3a://{bucket}/{name}"
+    location = f"s3a://{bucket}/{name}"
+    storage_for(location)._driver._promises = None
+    yield location
     for key in s3.keys(bucket):
         s3.client.delete_object(Bucket=bucket, Key=key)
 

@@ -368,6 +368,8 @@ def store(location: str) -> list[Finding]:
     began = time.monotonic()
     storage.directories(location)
     listed = time.monotonic() - began
+    if storage.uploads is not None and (promises := storage.uploads.promises(location)) != Promises():
+        return [_broken(check, promises)]
     place = join(location, f".compactor-doctor-{secrets.token_hex(4)}")
     try:
         _tried(storage, place)
@@ -375,20 +377,17 @@ def store(location: str) -> list[Finding]:
         for made in (place, f"{place}-renamed"):
             with contextlib.suppress(CompactorError, OSError):
                 storage.delete_tree(made)
-    if storage.uploads is None:
-        return [Finding(check, Standing.OK, f"listed within {units.seconds(listed)}; written, renamed and removed")]
-    return [_promised(check, storage.uploads.promises(location), f"listed within {units.seconds(listed)}")]
+    how = "written, renamed and removed" if storage.uploads is None else "each promise of the store was tried"
+    return [Finding(check, Standing.OK, f"listed within {units.seconds(listed)}; {how}")]
 
 
-def _promised(check: str, promises: Promises, listed: str) -> Finding:
-    """How a store that can't rename keeps its promises."""
+def _broken(check: str, promises: Promises) -> Finding:
+    """What a store that can't rename doesn't keep."""
     if promises.broken:
         remedy = "a release of the store that keeps it, or another store; nothing is compacted there until then"
-        return Finding(check, Standing.FAILED, f"{listed}; the store breaks {'; '.join(promises.broken)}", remedy)
-    if promises.missed:
-        remedy = "see docs/storage.md for the moment that stays open when a dropped table's files are removed"
-        return Finding(check, Standing.WARNING, f"{listed}; the store has no {', '.join(promises.missed)}", remedy)
-    return Finding(check, Standing.OK, f"{listed}; written and removed; each promise was tried and kept")
+        return Finding(check, Standing.FAILED, f"the store breaks {'; '.join(promises.broken)}", remedy)
+    remedy = "docs/storage.md, Cleaning: which moment stays open where a dropped table's place is used again"
+    return Finding(check, Standing.WARNING, f"the store has no {', '.join(promises.missed)}", remedy)
 
 
 def _tried(storage: Storage, place: str) -> None:
