@@ -27,8 +27,8 @@ from compactor.storage.location import LocationParts, parent
 from compactor.storage.small_files import SmallFiles
 
 FOLDER_SUFFIX: Final = "_$folder$"
-UPLOADS: Final = ".uploads"
-"""Name of the directory of notes; see `Uploads.prepare`."""
+UPLOADS: Final = "noted"
+"""Name of the directory of notes; see `Uploads.prepare`. SeaweedFS lists nothing below a directory `.uploads`."""
 
 
 def files_and_directories(entries: Iterable[FileEntry], location: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:

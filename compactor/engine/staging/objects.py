@@ -6,7 +6,7 @@ The worker only remembers which of them it accepted as which file of the result.
     .compactor-<entry>-<attempt>/
       tasks/<task attempt>/…      written by tasks; the files of the result are published from here
       out/<directory>/…           the markers
-      .uploads/…                  which files are being prepared, noted by the store's driver
+      noted/…                     which files are being prepared, noted by the store's driver
 
 Removing the staging directory is the same fence as on a file system: published files are copied from here, and prepared
 copies that haven't appeared yet are given up with it, as they were noted.

@@ -2,7 +2,8 @@
 Tries what a store promises, one request after the other: stores that speak S3's protocol often ignore a condition that
 they don't know, and answer as if it held.
 
-The objects lie in a hidden directory with a name that the Cleaner removes if the process is killed. A promise counts as
+The objects lie in a hidden directory with a name that the Cleaner removes if the process is killed, and in it where an
+attempt's notes would lie: a store may have names of its own that it doesn't list. A promise counts as
 broken when it was broken in two directories, since the Cleaner of another daemon may have removed the first meanwhile.
 Each promise's code is its name in messages and in docs/storage.md.
 Source: docs/storage.md, "What the store must do".
@@ -17,6 +18,7 @@ from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import CompactorError, RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Promises
+from compactor.storage.object_store import UPLOADS
 from compactor.storage.s3_store.client import WRITE, S3Client, explained
 
 _OTHER: Final = '"00000000000000000000000000000000"'
@@ -39,7 +41,7 @@ def tried(client: S3Client, bucket: str, prefix: str) -> Promises:
 
 
 def _tried_once(client: S3Client, bucket: str, prefix: str) -> Promises:
-    trial = _Trial(client, bucket, f"{prefix}{TRASH_PREFIX}gone-{uuid.uuid4().hex[:8]}-delete/")
+    trial = _Trial(client, bucket, f"{prefix}{TRASH_PREFIX}gone-{uuid.uuid4().hex[:8]}-delete/{UPLOADS}/")
     try:
         for step, promise in (
             (trial.objects, "create-if-absent"),

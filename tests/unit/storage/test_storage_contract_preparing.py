@@ -28,7 +28,7 @@ def test_a_prepared_file_is_unseen_until_it_is_completed(preparing):
     storage, top = preparing
     tree(storage, top, ".staging/f")
     prepared = storage.uploads.prepare(
-        join(top, ".staging/f"), join(top, "base_5/f"), "7-a", join(top, ".staging/.uploads")
+        join(top, ".staging/f"), join(top, "base_5/f"), "7-a", join(top, ".staging/noted")
     )
     assert storage.list_tree(top).files == ()
     assert storage.uploads.owner_of(prepared.target) is None
@@ -37,7 +37,7 @@ def test_a_prepared_file_is_unseen_until_it_is_completed(preparing):
     assert (storage.uploads.owner_of(prepared.target), storage.uploads.owner_of(join(top, ".staging/f"))) == ("7-a", "")
     assert storage.uploads.contents(top).uploads == ()
     with pytest.raises(FileNotFoundError):
-        storage.uploads.prepare(join(top, "gone"), join(top, "base_5/g"), "7-a", join(top, ".staging/.uploads"))
+        storage.uploads.prepare(join(top, "gone"), join(top, "base_5/g"), "7-a", join(top, ".staging/noted"))
 
 
 def test_of_many_completions_of_one_name_exactly_one_wins(completing):
@@ -45,7 +45,7 @@ def test_of_many_completions_of_one_name_exactly_one_wins(completing):
     storage, top = completing
     tree(storage, top, *(f".s{i}/f" for i in range(4)))
     prepared = [
-        storage.uploads.prepare(join(top, f".s{i}/f"), join(top, "base_5/f"), str(i), join(top, f".s{i}/.uploads"))
+        storage.uploads.prepare(join(top, f".s{i}/f"), join(top, "base_5/f"), str(i), join(top, f".s{i}/noted"))
         for i in range(4)
     ]
     outcomes = together(4, lambda number: won(prepared[number].complete))
@@ -66,7 +66,7 @@ def test_a_lister_beside_a_completer_sees_whole_files(preparing):
     put(storage, join(top, ".staging/f"), data)
     prepared = [
         storage.uploads.prepare(
-            join(top, ".staging/f"), join(top, f"base_5/{number}"), "7-a", join(top, ".staging/.uploads")
+            join(top, ".staging/f"), join(top, f"base_5/{number}"), "7-a", join(top, ".staging/noted")
         )
         for number in range(8)
     ]
@@ -93,7 +93,7 @@ def test_what_was_withdrawn_never_appears(preparing):
     tree(storage, top, ".staging/f", ".staging/g")
     first, second = (
         storage.uploads.prepare(
-            join(top, f".staging/{name}"), join(top, f"base_5/{name}"), "7-a", join(top, ".staging/.uploads")
+            join(top, f".staging/{name}"), join(top, f"base_5/{name}"), "7-a", join(top, ".staging/noted")
         )
         for name in "fg"
     )
@@ -105,6 +105,6 @@ def test_what_was_withdrawn_never_appears(preparing):
     with pytest.raises(FileNotFoundError):
         second.complete()
     with pytest.raises(FileNotFoundError):
-        storage.uploads.prepare(join(top, ".staging/g"), join(top, "base_5/g"), "7-a", join(top, ".staging/.uploads"))
+        storage.uploads.prepare(join(top, ".staging/g"), join(top, "base_5/g"), "7-a", join(top, ".staging/noted"))
     assert storage.list_tree(top).files == ()
     assert storage.directories(top) == ()

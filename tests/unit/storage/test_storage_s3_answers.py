@@ -98,7 +98,7 @@ def prepared(storage, s3_directory, request):
         join(s3_directory, ".staging/f"),
         join(s3_directory, "base_5/f"),
         "7-a",
-        join(s3_directory, ".staging/.uploads"),
+        join(s3_directory, ".staging/noted"),
     )
     yield made
     made.abort()
