@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.acid.write_ids import ValidWriteIdList
 from compactor.words import plural
 
 
@@ -74,26 +75,26 @@ class OnlyCleaning:
         return f"obsolete or aborted: {directories}, {plural(self.original_files, 'original file')}"
 
 
-def only_cleaning(state: AcidState, high_watermark: int, layout: LayoutVersion) -> OnlyCleaning | None:
+def only_cleaning(state: AcidState, write_ids: ValidWriteIdList, layout: LayoutVersion) -> OnlyCleaning | None:
     """
     Whether an entry with not enough to compact calls the Cleaner, because files are obsolete or aborted; None: there is
     nothing to do at all.
 
-    Hive 3.1's Cleaner takes aborted write ids for committed, and forgets them: there the entry ends below them. It
-    takes an entry that ends at 0 for one without an end. When nothing is left to remove for an entry, it later removes
-    for that entry what a next compaction replaced, even while readers need it. So it gets no entry of these kinds.
+    Hive 3.1's Cleaner takes aborted write ids for committed, and forgets them: there the entry ends below them, also
+    below those without a directory, for a task of theirs may still write one. It takes an entry that ends at 0 for one
+    without an end. When nothing is left to remove for an entry, it later removes for that entry what a next compaction
+    replaced, even while readers need it. So it gets no entry of these kinds.
 
     Args:
         state: resolved under the compactor's write-id list.
-        high_watermark: of that list.
+        write_ids: that list.
     """
     gone = len(state.obsolete) + len(state.aborted)
     kept = [excluded.dir.acid.first_written for excluded in state.excluded]
     if layout is LayoutVersion.HIVE_3:
         base = state.base.acid.max_write_id if state.base else 0
-        kept += [listed.acid.first_written for listed in state.aborted if listed.acid.max_write_id > base]
-        kept += [write_id for write_id in state.mixed_aborted_write_ids if write_id > base]
-    highest = min([high_watermark, *(write_id - 1 for write_id in kept)])
+        kept += [write_id for write_id in write_ids.aborted if write_id > base]
+    highest = min([write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
     if not (gone or state.obsolete_originals) or highest <= 0:
         return None
     return OnlyCleaning(highest, gone, len(state.obsolete_originals))

@@ -332,7 +332,7 @@ class Attempt:
         Raises:
             RefusedError: NOT_ENOUGH; there is nothing to do at all.
         """
-        left = only_cleaning(state, request.write_ids.high_watermark, request.layout)
+        left = only_cleaning(state, request.write_ids, request.layout)
         if left is None:
             raise refusal
         self._store_state(left.highest_write_id, request.entry)

@@ -98,7 +98,7 @@ def make_plan(
     except RefusedError as refusal:
         left = None
         if refusal.reason is Reason.NOT_ENOUGH:
-            left = only_cleaning(state, request.write_ids.high_watermark, layout)
+            left = only_cleaning(state, request.write_ids, layout)
         if left is None:
             raise
         raise OnlyCleaningError(refusal, left) from None
