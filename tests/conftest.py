@@ -156,6 +156,12 @@ def pytest_addoption(parser):
         default=None,
         help="how many random histories run in the fast lane or of the two TxnHandlers; and lives of tables, a test",
     )
+    parser.addoption(
+        "--model-minutes",
+        type=float,
+        default=None,
+        help="how long each scene of the protocol's model is searched (tests/model/test_protocol.py)",
+    )
 
 
 def pytest_collection_modifyitems(items):

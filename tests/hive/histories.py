@@ -21,7 +21,7 @@ from tests.needs import missing
 
 HISTORIES = 300
 """Of both releases together."""
-_RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
+RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
 """By the version of the schema."""
 _BESIDE, _ENOUGH = 0.6, 100
 """The share of histories that must compact something beside open readers or writers, of that many at least."""
@@ -133,9 +133,9 @@ def play(version, request, parties, folder):
         schema_script(version)
     except (UnavailableError, NoJavaError) as error:
         missing(str(error))
-    server, release = request.getfixturevalue("postgres"), _RELEASES[version]
+    server, release = request.getfixturevalue("postgres"), RELEASES[version]
     played: list[bool] = []
-    histories = max(1, (request.config.getoption("--histories") or HISTORIES) // len(_RELEASES))
+    histories = max(1, (request.config.getoption("--histories") or HISTORIES) // len(RELEASES))
     url = server.borrow(version)
 
     @settings(max_examples=histories, database=None, suppress_health_check=list(HealthCheck), phases=_PHASES)

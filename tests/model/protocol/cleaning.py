@@ -122,9 +122,7 @@ def _reach(lists: Lists) -> int:
     return min(lists.high, (lists.open & -lists.open).bit_length() - 2 if lists.open else lists.high)
 
 
-def _forgotten(
-    scene: Scene, state: State, lists: Lists, *, place: int | None, up_to: int | None = None
-) -> State:
+def _forgotten(scene: Scene, state: State, lists: Lists, *, place: int | None, up_to: int | None = None) -> State:
     """
     Without the rows of TXN_COMPONENTS of which nothing is left, and nothing can come.
 

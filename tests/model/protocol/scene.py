@@ -74,14 +74,9 @@ class Scene:
         """The state at the beginning."""
         if not self.base:
             return State(rows=(0,) * self.places)
-        bases = frozenset(
-            Directory(place, "base", 0, self.base, rows=upto(self.base))
-            for place in range(self.places)
-        )
+        bases = frozenset(Directory(place, "base", 0, self.base, rows=upto(self.base)) for place in range(self.places))
         rows = upto(self.base)
-        return State(
-            next_txn=self.base + 1, next_write_id=self.base + 1, directories=bases, rows=(rows,) * self.places
-        )
+        return State(next_txn=self.base + 1, next_write_id=self.base + 1, directories=bases, rows=(rows,) * self.places)
 
     @property
     def last_write_id(self) -> int:
@@ -156,9 +151,13 @@ SWITCHES: dict[str, Switch] = {
         "an aborted write id is forgotten though its rows lie in a directory among committed ones",
         Scene(4, writes=2, readers=0, entries=0, kinds=("batch",), sweeps=True),
     ),
-    "one-attempt": Switch(
-        "two entries of one table are worked on at once, and the last look asks for a result of the same name only",
+    "first-commit": Switch(
+        "two compactions of one place are committed, of which neither saw the other's result",
         Scene(4, writes=3, readers=0, entries=2, twice=True, steps=True),
+    ),
+    "beside": Switch(
+        "a result is renamed beside one of another compaction whose range lies across its own (Hive 3.1)",
+        Scene(3, writes=3, readers=0, entries=2, twice=True),
     ),
     "seen-after-death": Switch(
         "a first observation counts for what a worker renamed later, which died before it marked its entry (Hive 3.1)",
@@ -200,12 +199,20 @@ SWITCHES: dict[str, Switch] = {
     "ends-below-aborted": Switch(
         "an entry without a result ends above an aborted write id of which no directory is there yet, and Hive 3.1's "
         "own Cleaner forgets that id",
-        Scene(3, writes=3, readers=0, zombies=True, hives_cleaner=True, kinds=("insert", "overwrite"), compactions=("major",)),
+        Scene(
+            3,
+            writes=3,
+            readers=0,
+            zombies=True,
+            hives_cleaner=True,
+            kinds=("insert", "overwrite"),
+            compactions=("major",),
+        ),
     ),
     "no-stream-across": Switch(
         "a base is named up to what the compaction's lists decide, though a stream lies across that id",
         Scene(4, writes=4, readers=0, kinds=("insert", "batch"), compactions=("major",)),
-        beside=("one-attempt",),
+        beside=("beside",),
     ),
 }
 """Each rule of the protocol that a search shows to be needed; docs/protocol.md says what it is for."""
@@ -238,10 +245,7 @@ SCENES: dict[str, Scene] = {
         3, base=2, writes=3, readers=2, entries=2, deaths=True, empty=True, begins=_MINOR_BESIDE_A_READER
     ),
     "late readers (Hive 3.1)": Scene(3, writes=3, readers=2, late_readers=True, empty=True),
-    "late writers (Hive 3.1)": Scene(
-        3, writes=3, readers=1, zombies=True, sweeps=True, kinds=("insert", "overwrite")
-    ),
-    "beside Hive's Cleaner (Hive 3.1)": Scene(3, writes=3, readers=1, zombies=True, hives_cleaner=True),
+    "late writers (Hive 3.1)": Scene(3, writes=3, readers=1, zombies=True, sweeps=True, kinds=("insert", "overwrite")),
     "deletes and streams (Hive 3.1)": Scene(
         3, writes=4, readers=1, deaths=True, steps=True, kinds=("insert", "delete", "batch")
     ),

@@ -16,7 +16,7 @@ from tests.model.protocol.reading import lists_now, resolve, rows_of
 from tests.model.protocol.scene import Scene
 from tests.model.protocol.values import Action, Lists, State
 from tests.model.protocol.working import requests, workers
-from tests.model.protocol.writing import hives_purges, reads_wrong, readers, writers
+from tests.model.protocol.writing import hives_purges, readers, reads_wrong, writers
 
 CHECK_CLOCK = 256
 """States between two looks at the clock."""
@@ -76,8 +76,8 @@ def search(scene: Scene, *, states: int = 1_000_000, seconds: float = 60.0) -> O
         looked += 1
         if len(came) > states or (looked % CHECK_CLOCK == 0 and time.monotonic() - began > seconds):
             return Outcome(len(came), depth, False, time.monotonic() - began)
-        for at, (_, after) in enumerate(moves(scene, state)):
-            after = normal(after)
+        for at, (_, raw) in enumerate(moves(scene, state)):
+            after = normal(raw)
             if after in came:
                 continue
             came[after] = (state, at)
@@ -150,11 +150,9 @@ def normal(state: State) -> State:
             txns_open=tuple(number for number in lists.txns_open if number in known),
             txns_aborted=tuple(number for number in lists.txns_aborted if number in known),
         )
-        if kept != lists:
-            changed = True
-            reader = reader._replace(lists=kept)
+        changed |= kept != lists
         used |= {reader.txn, lists.txn_high, *kept.txns_open, *kept.txns_aborted}
-        met.append(reader)
+        met.append(reader._replace(lists=kept))
     for entry in state.entries:
         used |= {entry.txn, entry.next}
         used.update(one.txn for one in (*entry.results, *entry.inputs, *entry.replaced))
@@ -188,9 +186,7 @@ def normal(state: State) -> State:
         next_txn=len(order) + 1,
         next_entry=len(ids) + 1,
         txns=tuple(txn._replace(id=new[txn.id]) for txn in state.txns),
-        readers=tuple(
-            reader._replace(txn=new[reader.txn], lists=lists_of(reader.lists)) for reader in met
-        ),
+        readers=tuple(reader._replace(txn=new[reader.txn], lists=lists_of(reader.lists)) for reader in met),
         entries=tuple(
             entry._replace(
                 id=at,

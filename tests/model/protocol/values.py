@@ -176,9 +176,7 @@ class State(NamedTuple):
 
     def open_txns(self) -> list[int]:
         """Of writers, readers and compactions, ascending."""
-        return sorted(
-            [txn.id for txn in self.txns if txn.state == "open"] + [reader.txn for reader in self.readers]
-        )
+        return sorted([txn.id for txn in self.txns if txn.state == "open"] + [reader.txn for reader in self.readers])
 
 
 class Action(NamedTuple):

@@ -69,6 +69,9 @@ def _claimed(scene: Scene, state: State, entry: Entry) -> Moves:
         yield Action("refuse", (entry.id,)), state.without_entry(entry.id)
         return
     if not plan.results:
+        if _another(state, entry, "hive"):
+            yield Action("refuse", (entry.id,)), state.without_entry(entry.id)
+            return
         entry = entry._replace(covered=plan.covered)
         yield Action("leave-to-cleaner", (entry.id,)), _ended(scene, begun, entry)
         return
@@ -77,7 +80,7 @@ def _claimed(scene: Scene, state: State, entry: Entry) -> Moves:
         state="working", covered=plan.covered, inputs=inputs, replaced=replaced, results=plan.results, worker="ours"
     )
     yield Action("plan", (entry.id, entry.results)), begun.put_entry(entry)
-    if scene.hives_worker:
+    if scene.hives_worker and not _another(state, entry):  # two of Hive's are Hive's affair
         theirs = entry._replace(worker="hive")
         yield Action("hive-plan", (entry.id, entry.results)), begun.put_entry(theirs)
 
@@ -104,9 +107,7 @@ def planned(scene: Scene, state: State, entry: Entry) -> Plan | None:
     pieces = len(deltas) + (base is not None and kind == "major")
     mixed = any(not one.txn and not one.statement and lists.aborted & span(one.low, one.high) for one in deltas)
     enough = (
-        pieces > 1 or mixed
-        if kind == "major"
-        else pieces > 2 or (pieces == 2 and deltas[0].kind == deltas[1].kind)
+        pieces > 1 or mixed if kind == "major" else pieces > 2 or (pieces == 2 and deltas[0].kind == deltas[1].kind)
     )
     if not enough or (kind == "minor" and _overlap(base, deltas)):
         return _left_to_the_cleaner(scene, found, lists)
@@ -116,7 +117,7 @@ def planned(scene: Scene, state: State, entry: Entry) -> Plan | None:
     left = bool(found.excluded) or (scene.hive == 3 and bool(lists.aborted >> (name + 1)))
     covered = name if left else max(name, lists.high)
     inputs = ((base,) if base and kind == "major" else ()) + deltas
-    results = _results(scene, entry, kind, inputs, lists, (lowest, name))
+    results = _results(scene, entry._replace(kind=kind), inputs, lists, (lowest, name))
     if any(result.name in {one.name for one in state.directories} for result in results):
         return None
     return Plan(inputs, results, covered, (*found.obsolete, *found.aborted))
@@ -140,9 +141,7 @@ def _result(directory: Directory) -> bool:
     return directory.kind == "base" and not directory.statement
 
 
-def _kind(
-    scene: Scene, entry: Entry, found: Resolved, deltas: tuple[Directory, ...], lists: Lists
-) -> str:
+def _kind(scene: Scene, entry: Entry, found: Resolved, deltas: tuple[Directory, ...], lists: Lists) -> str:
     """A minor compaction of Hive 3.1 that would publish two directories, or pass over an aborted base, is a major."""
     if scene.hive == 4 or entry.kind == "major":
         return entry.kind
@@ -177,11 +176,11 @@ def _lowest(scene: Scene, found: Resolved, deltas: tuple[Directory, ...], base: 
 
 
 def _results(
-    scene: Scene, entry: Entry, kind: str, inputs: tuple[Directory, ...], lists: Lists, span_of: tuple[int, int]
+    scene: Scene, entry: Entry, inputs: tuple[Directory, ...], lists: Lists, ends: tuple[int, int]
 ) -> tuple[Directory, ...]:
-    low, high = span_of
+    low, high = ends
     read = inputs[:-1] if scene.lacks("every-row") else inputs
-    if kind == "major":
+    if entry.kind == "major":
         return (Directory(entry.place, "base", 0, high, entry.txn, rows_of(read, lists.valid)[0]),)
     made = []
     rows = 0
@@ -223,7 +222,7 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
     if entry.state == "working":
         if not _last_look(scene, state, entry):
             yield Action("refuse-last", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
-        elif scene.steps:
+        elif scene.steps and scene.hive == 4:  # on 3.1 the queue's rows are locked from the look to the rename
             yield Action("look", (entry.id,)), state.put_entry(entry._replace(state="looked"))
         else:
             yield Action("publish", (entry.id, entry.results)), _published(state, entry, entry.results)
@@ -240,8 +239,10 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
         yield Action("publish", (entry.id, entry.results[1:])), _published(state, entry, entry.results[1:])
         if scene.lacks("both-renames"):
             yield Action("commit", (entry.id,)), _ended(scene, state, entry)
-    else:
+    elif _may_commit(scene, state, entry):
         yield Action("commit-compaction", (entry.id,)), _ended(scene, state, entry)
+    else:
+        yield Action("give-way", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
     if scene.deaths:
         yield Action("recover", (entry.id,)), _recovered(scene, state, entry)
 
@@ -252,25 +253,55 @@ def _last_look(scene: Scene, state: State, entry: Entry) -> bool:
         return False
     if any(result.name in {one.name for one in state.directories} for result in entry.results):
         return False
-    if scene.lacks("one-attempt"):
+    if scene.lacks("first-commit") or scene.lacks("beside"):
         return not any(
             one.kind == result.kind and (one.low, one.high, one.statement) == (result.low, result.high, False)
             for one in state.directories
             for result in entry.results
             if one.place == result.place and one not in entry.inputs
         )
-    if any(
-        other.id != entry.id and other.place == entry.place and other.state in AT_WORK for other in state.entries
-    ):
+    if _another(state, entry, "hive"):
         return False
     return not any(_in_the_way(one, result, entry) for one in state.directories for result in entry.results)
 
 
+def _another(state: State, entry: Entry, *workers: str) -> bool:
+    """Whether another entry of the same place is worked on, by one of these."""
+    return any(
+        other.id != entry.id
+        and other.place == entry.place
+        and other.state in AT_WORK
+        and (not workers or other.worker in workers)
+        for other in state.entries
+    )
+
+
+def _may_commit(scene: Scene, state: State, entry: Entry) -> bool:
+    """
+    Whether no other compaction of the place was committed since this one's transaction was opened (Hive 4): the first
+    that commits wins, and Hive's own don't ask.
+    """
+    if scene.hive == 3 or scene.lacks("first-commit"):
+        return True
+    alike = [other for other in state.entries if other.id != entry.id and other.place == entry.place]
+    return not _another(state, entry, "hive") and not any(
+        other.state == "ready" and other.next >= entry.txn for other in alike
+    )
+
+
 def _in_the_way(one: Directory, result: Directory, entry: Entry) -> bool:
-    """Whether it is another compaction's result that overlaps, and that the plan neither took in nor found replaced."""
+    """
+    Whether it is another compaction's result that readers would read beside this one, and that the plan neither took in
+    nor found replaced. Of two ranges one inside the other they read the wider one.
+    """
     if one.place != result.place or one.statement or one in entry.inputs or one in entry.replaced:
         return False
-    return max(one.low, 1) <= result.high and max(result.low, 1) <= one.high
+    if (one.kind, one.low, one.high) == (result.kind, result.low, result.high):
+        return True
+    apart = one.low > result.high or result.low > one.high
+    inside = one.low <= result.low and result.high <= one.high
+    around = result.low <= one.low and one.high <= result.high
+    return not (apart or inside or around)
 
 
 def _published(state: State, entry: Entry, results: tuple[Directory, ...], word: str = "published") -> State:
@@ -279,9 +310,7 @@ def _published(state: State, entry: Entry, results: tuple[Directory, ...], word:
 
 def _ended(scene: Scene, state: State, entry: Entry) -> State:
     """On Hive 4 entry and transaction end together; on 3.1 only the entry does."""
-    done = entry._replace(
-        state="ready", inputs=frozenset(), replaced=frozenset(), results=(), worker="", txn=0
-    )
+    done = entry._replace(state="ready", inputs=frozenset(), replaced=frozenset(), results=(), worker="", txn=0)
     if scene.hive == 3:
         return state.put_entry(done)
     after = state.without_txn(entry.txn)

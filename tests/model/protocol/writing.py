@@ -198,8 +198,6 @@ def hives_purges(state: State) -> Moves:
     for txn in state.txns:
         if txn.state == "aborted" and not txn.noted and txn.id < first:
             after = (
-                state.without_txn(txn.id)
-                if txn.kind == "compaction"
-                else _kept(state, txn._replace(state="purged"))
+                state.without_txn(txn.id) if txn.kind == "compaction" else _kept(state, txn._replace(state="purged"))
             )
             yield Action("purge", (txn.id,)), after

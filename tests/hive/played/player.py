@@ -1,0 +1,306 @@
+"""
+Plays a history of the protocol's model (`tests.model.protocol`) on the real code: Hive's TxnHandler, writers and reader
+in the fast lane, and our roles, a step at a time.
+
+Each action of the model has a method here. Write ids are the model's; transactions and entries have other numbers,
+which the player remembers. After each action every open reader, and one that begins now, must see the rows that are
+due, and the rows that are committed must be those of the model.
+"""
+
+import re
+
+from sqlalchemy import func, select, update
+
+from compactor.acid.row_id import encode
+from compactor.metastore.txn.locks import AGENT
+from compactor.roles import steps
+from compactor.roles.cycle import Progress
+from compactor.roles.housekeeper.recovery import Recovery
+from tests.hive.lane.lane import Lane
+from tests.hive.lane.model import Statement, Write
+from tests.hive.lane.table import NAME, PARTITIONS
+from tests.hive.played.worker import SteppedWorker
+from tests.model.protocol.reading import lists_now, resolve
+from tests.model.protocol.values import numbers
+
+_STOPS = (steps.WORKER_VERIFIED, steps.WORKER_PUBLISHED)
+_NAME = re.compile(r"(?:base_(\d+)|(delete_)?delta_(\d+)_(\d+))")
+_KINDS = {"major": "a", "minor": "i"}
+_NEVER = 1_000_000
+"""A threshold that no history reaches."""
+
+
+class CannotPlayError(Exception):
+    """Hive, or our code, doesn't do what the action says, and that is its right: the history ends here."""
+
+
+class Player:
+    """
+    One history.
+
+    Args:
+        lane: of a table without history; with partitions if the scene has several places.
+    """
+
+    def __init__(self, scene, lane: Lane) -> None:
+        self.scene, self.lane = scene, lane
+        self.writes: dict[int, Write] = {}
+        self.readers: dict[int, object] = {}
+        self.entries: dict[int, int] = {}
+        self.workers: dict[int, SteppedWorker] = {}
+        self._numbers = iter(range(1, _NEVER))
+        self._sweep(False)
+        for _ in range(scene.base):
+            lane.write(Statement("insert"))
+        if scene.base:
+            lane.ask(0, True)
+            lane.work()
+            lane.clean()
+
+    def play(self, action, after):
+        """
+        One action; `after` is the model's state then.
+
+        Raises:
+            CannotPlayError: the history ends here.
+        """
+        getattr(self, f"_{action.name.replace('-', '_')}")(*action.about)
+        self.lane.check_readers()
+        lists = lists_now(after)
+        for place, rows in enumerate(after.rows):
+            committed = {write_id for (write_id, _, _), _ in self.lane.visible(self._partition(place))}
+            assert committed == set(numbers(rows)), (action, committed, numbers(rows))
+            there = self._directories(place)
+            self._require_bases(place, there)
+            if not self.scene.switches:
+                read = {(one.kind, one.low, one.high) for one in resolve(after.directories, place, lists).read}
+                assert read <= there, f"{action}: the model reads {sorted(read)}, and there are {sorted(there)}"
+
+    def _require_bases(self, place, there):
+        """
+        What an INSERT OVERWRITE committed is in a base: Hive 3.1 can't list where only one is left that was rolled back,
+        so no reader would miss the others.
+        """
+        partition = self._partition(place)
+        undone = {write_id for where, write_id in self.lane.overwritten if where == partition}
+        done = {one.write_id for one in self.lane.done if one.overwrites and partition in one.partitions}
+        bases = {high for kind, _, high in there if kind == "base"} - (undone - done)
+        assert not done or max(bases, default=0) >= max(done), f"of {sorted(done)} only {sorted(there)} is left"
+
+    def _directories(self, place):
+        """Kind and range of each, as the model has them."""
+        names = [path.name for path in self.lane.directory(self._partition(place)).glob("*[0-9]*")]
+        found = [parsed.groups() for name in names if (parsed := _NAME.match(name))]
+        return {
+            ("base", 0, int(base)) if base else ("delete" if delete else "delta", int(low), int(high))
+            for base, delete, low, high in found
+        }
+
+    def close(self):
+        """Workers that stand still are gone."""
+        for worker in self.workers.values():
+            worker.kill()
+
+    def _partition(self, place):
+        return PARTITIONS[place] if self.lane.partitioned else None
+
+    # Writers
+
+    def _begin(self, kind, txn, places):
+        if kind == "batch":
+            self._batch(txn, places[0])
+            return
+        one = self.lane.begin(Statement(kind, places, 3 if kind == "delete" else 1, 0, len(places) > 1))
+        if one is None:
+            raise CannotPlayError(f"{kind} waits for a lock")
+        self.writes[txn] = one
+
+    def _batch(self, first, place):
+        lane, partition = self.lane, self._partition(place)
+        batch = []
+        for number in (first, first + 1):
+            txn = lane.hive.begin(age=0)
+            one = Write(txn, lane.hive.allocate(txn, NAME), False, partitions=(partition,), phase=2)
+            if not lane.hive.ask(txn, lane.hive.component(NAME, partition, "r", "i"))[1]:
+                raise CannotPlayError("a batch waits for a lock")
+            one.inserts.append((partition, (one.write_id, encode(0, 0), 0), (next(lane.numbers), f"stream-{txn}")))
+            lane.open.append(one)
+            batch.append(one)
+            self.writes[number] = one
+        lane.party.call(
+            "Lane.write",
+            {
+                "directory": str(lane.directory(partition)),
+                "base": False,
+                "min": batch[0].write_id,
+                "max": batch[-1].write_id,
+                "statement": -1,
+                "bucket": 0,
+                "inserts": [[one.write_id, list(value)] for one in batch for _, _, value in one.inserts],
+                "deletes": [],
+            },
+        )
+        if lane.partitioned and partition not in lane.catalogued:
+            lane.hive.add_partitions(lane.tbl_id, [partition])
+            lane.catalogued.append(partition)
+
+    def _write(self, txn):
+        self.lane.advance(self.writes[txn])
+        self.lane.advance(self.writes[txn])
+
+    def _write_late(self, txn):
+        self.lane.advance(self.writes[txn])
+
+    def _commit(self, txn):
+        self.lane.end(self.writes[txn], commit=True)
+
+    def _commit_empty(self, txn):
+        one = self.writes[txn]
+        one.inserts.clear()
+        one.deletes.clear()
+        self.lane.end(one, commit=True)
+
+    def _abort(self, txn):
+        self.lane.end(self.writes[txn], commit=False)
+
+    def _tasks_end(self, txn):
+        """No task outlives the last heartbeat for so long."""
+        txns = self.lane.hive.schema.txns
+        self.lane.hive.change(
+            update(txns).where(txns.c.txn_id == self.writes[txn].txn).values(txn_last_heartbeat=1_000)
+        )
+
+    def _purge(self, txn):
+        self.lane.hive.commit(self.lane.hive.begin())
+        self.lane.world.settle_time()
+        self.lane.hive.keep_house()
+
+    # Readers
+
+    def _read(self, txn):
+        before = len(self.lane.readers)
+        self.lane.read(late=self.scene.late_readers)
+        if len(self.lane.readers) == before:
+            raise CannotPlayError("a reader waits for a lock, or can't list")
+        self.readers[txn] = self.lane.readers[-1]
+
+    def _list(self, txn):
+        if (reader := self.readers[txn]) in self.lane.readers:
+            self.lane.list(self.lane.readers.index(reader))
+
+    def _read_no_more(self, txn):
+        if (reader := self.readers.pop(txn)) in self.lane.readers:
+            self.lane.read_no_more(self.lane.readers.index(reader))
+
+    # Compactions
+
+    def _ask(self, kind, entry, place):
+        partition = self._partition(place)
+        name = f"{NAME}/{partition}" if partition else NAME
+        self.entries[entry] = self.lane.hive.queued(name, state="i", type=_KINDS[kind])
+
+    def _plan(self, entry, results):
+        worker = self._started(entry)
+        if self._state(entry) != "w":
+            raise CannotPlayError(f"not planned: {worker.sentence}")
+        self.workers[entry] = worker
+
+    def _started(self, entry):
+        """A worker that has claimed this entry, and no other that waits, and stands before its last look."""
+        lane, queued = self.lane, self.lane.hive.schema.compaction_queue
+        others = [number for one, number in self.entries.items() if one != entry and self._state(one) == "i"]
+        lane.hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="x"))
+        lane.world.settle_time()
+        worker = SteppedWorker(lane.world, next(self._numbers), _STOPS)
+        worker.start()
+        lane.hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="i"))
+        return worker
+
+    def _refuse(self, entry):
+        worker = self._started(entry)
+        if self._state(entry) is not None:
+            self.workers[entry] = worker
+            raise CannotPlayError(f"the model has nothing to compact: {worker.sentence}")
+
+    def _leave_to_cleaner(self, entry):
+        worker = self._started(entry)
+        if self._state(entry) != "r":
+            raise CannotPlayError(f"not left to the Cleaner: {worker.sentence}")
+
+    def _look(self, entry):
+        """The last look and the rename are one step here."""
+
+    def _publish(self, entry, results):
+        self._outlive(results)
+        if self.workers[entry].go_on() != steps.WORKER_PUBLISHED:
+            worker = self.workers.pop(entry)
+            raise CannotPlayError(f"not published: {worker.sentence}")
+
+    def _outlive(self, results):
+        """Late readers of Hive 3.1 can't read what a first base leaves; they were waited for."""
+        for reader in self.lane.readers:
+            if reader.late:
+                reader.outlived |= set(reader.expected)
+
+    def _commit_compaction(self, entry):
+        worker = self.workers.pop(entry)
+        worker.go_on()
+        if self._state(entry) not in {"r", None}:
+            raise CannotPlayError(f"not committed: {worker.sentence}")
+
+    def _publish_first(self, entry, results):
+        """Both renames are one step here."""
+
+    def _give_way(self, entry):
+        worker = self.workers.pop(entry)
+        worker.go_on()
+        if self._state(entry) == "r":
+            raise CannotPlayError(f"committed, where the model's gives way: {worker.sentence}")
+
+    def _refuse_last(self, entry):
+        worker = self.workers.pop(entry)
+        if worker.go_on() is not None:
+            self.workers[entry] = worker
+            raise CannotPlayError("published, where the model's last look refuses")
+
+    def _recover(self, entry):
+        """The worker is gone, and another daemon gives its claim back."""
+        self.workers.pop(entry).kill()
+        lane, number = self.lane, self.entries[entry]
+        services = lane.world.new_services()
+        found = next(one for one in services.queue.working() if one.id == number)
+        assert Recovery(services, Progress()).clear(found)
+        services.queue.give_back(found)
+        locks = lane.hive.schema.hive_locks
+        lane.hive.change(locks.delete().where(locks.c.hl_agent_info == AGENT, func.coalesce(locks.c.hl_txnid, 0) == 0))
+
+    # The Cleaner
+
+    def _observe(self, entry):
+        self.lane.world.settle_time()
+        self.lane.world.services.cleaning.ready_for_cleaning()
+
+    def _clean(self, entry, gone):
+        self.lane.clean()
+
+    def _hive_clean(self, entry, gone):
+        for _ in range(2):  # it first notes which locks there are
+            self.lane.hive_cleans()
+
+    def _sweep_aborted(self, gone):
+        self._sweep(True)
+        self.lane.clean()
+        self._sweep(False)
+
+    def _sweep(self, due):
+        count, hours = (0, 0) if due else (_NEVER, 100_000)
+        self.lane.world.configure(
+            initiator={"thresholds": {"delta_count": 3, "aborted_count": count, "aborted_age_hours": hours}},
+            cleaner={"listing_wait_seconds": 0},
+        )
+
+    def _state(self, entry):
+        queued = self.lane.hive.schema.compaction_queue.c
+        number = self.entries[entry]
+        query = select(queued.cq_state).where(queued.cq_id == number)
+        return self.lane.world.database.read(lambda connection: connection.scalar(query))
