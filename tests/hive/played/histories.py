@@ -92,7 +92,7 @@ _WALKS, _LENGTH = 12, 30
 
 
 def play_all(version, request, parties, folder):
-    """The counterexamples of the model's switches, then random histories of its scenes, on the schema of that version."""
+    """Counterexamples of the model's switches, then random histories of its scenes, on the schema of that version."""
     hive = 3 if version == "3.1.0" else 4
     walks = request.config.getoption("--histories") or _WALKS
     rng = random.Random(walks)

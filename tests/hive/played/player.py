@@ -78,8 +78,8 @@ class Player:
 
     def _require_bases(self, place, there):
         """
-        What an INSERT OVERWRITE committed is in a base: Hive 3.1 can't list where only one is left that was rolled back,
-        so no reader would miss the others.
+        What an INSERT OVERWRITE committed is in a base: Hive 3.1 can't list where only one is left that was rolled
+        back, so no reader would miss the others.
         """
         partition = self._partition(place)
         undone = {write_id for where, write_id in self.lane.overwritten if where == partition}

@@ -1,4 +1,4 @@
-"""A worker of ours that stands still at its steps, in a thread of its own, until a history goes on with it or kills it."""
+"""A worker of ours that stands still at its steps, in a thread of its own, until a history continues or kills it."""
 
 import queue
 import threading
