@@ -222,7 +222,8 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
     if entry.state == "working":
         if not _last_look(scene, state, entry):
             yield Action("refuse-last", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
-        elif scene.steps and scene.hive == 4:  # on 3.1 the queue's rows are locked from the look to the rename
+        elif scene.steps and (scene.hive == 4 or len(entry.results) > 1):
+            # on 3.1 the queue's rows are locked from the look to the rename
             yield Action("look", (entry.id,)), state.put_entry(entry._replace(state="looked"))
         else:
             yield Action("publish", (entry.id, entry.results)), _published(state, entry, entry.results)
