@@ -82,11 +82,14 @@ class Stage:
 
 
 COUNTEREXAMPLES = {
-    3: ("at-work", "ends-below-aborted", "beside"),
+    3: ("at-work", "ends-below-aborted"),
     4: ("strictly-below", "all-places", "held-inside", "aborted-only", "first-commit"),
 }
 """Of the switches whose actions the player has, by release."""
-AWAITED = {3: ("seen-after-death", "seen-after-empty"), 4: ("late-after-sweep", "late-after-cleaning", "late-covered")}
+AWAITED = {
+    3: ("seen-after-death", "seen-after-empty", "beside"),
+    4: ("late-after-sweep", "late-after-cleaning", "late-covered"),
+}
 """Those on which the code still breaks a promise: it doesn't keep what a first look listed, nor wait for late tasks."""
 _WALKS, _LENGTH = 12, 30
 
