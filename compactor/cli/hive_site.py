@@ -238,7 +238,6 @@ _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
 }
 _POSITIONAL: Final = "orc.force.positional.evolution"
 _EVOLUTION: Final = "hive.exec.schema.evolution"
-_LEVEL: Final = "orc.force.positional.evolution.level"
 _DELAY: Final = "hive.compactor.delayed.cleanup.enabled"
 _RETENTION: Final = "hive.compactor.cleaner.retention.time.seconds"
 
@@ -415,10 +414,6 @@ def clashes(found: Mapping[str, Property]) -> list[Clash]:
     if threads is not None and threads.value not in {"0", "-1"}:
         remedy = "set it to 0, or Hive's workers share the queue with this daemon's"
         said.append(Clash(f"{threads.source} is {threads.value}", remedy))
-    level = _first(found, (_LEVEL,))
-    if level is not None and level.value != "1":
-        remedy = "leave it at 1: this daemon takes the fields of structs for those of their names, as Hive delivers it"
-        said.append(Clash(f"{level.source} is {level.value}", remedy))
     return said
 
 

@@ -66,6 +66,7 @@ def test_the_page_names_every_switch():
     """docs/protocol.md has an argument for each switch of the model, and for no other."""
     told = re.findall(r"^- \*\*switch\*\*: (.+)$", PAGE.read_text(), re.MULTILINE)
     assert sorted(name for line in told for name in re.findall(r"`([a-z-]+)`", line)) == sorted(SWITCHES)
+    assert all(switch.known_as in PAGE.read_text() for switch in SWITCHES.values())
 
 
 def test_the_page_names_every_scene():

@@ -337,7 +337,7 @@ class Attempt:
             raise refusal
         self._store_state(left.highest_write_id, request.entry)
         self._guard(request)
-        self._commit()
+        self._commit(lists=request.txns)
         self._step(steps.WORKER_COMMITTED)
         return LeftToCleaner(left.sentence)
 
@@ -382,7 +382,7 @@ class Attempt:
         unknown the call is repeated: the second call finds out.
 
         Args:
-            lists: of a result that was published.
+            lists: of the compaction: nothing that another one committed beside it may be missing from them.
         """
         patiently(
             lambda: self._services.queue.mark_compacted_and_commit(

@@ -64,7 +64,7 @@ class Player:
         Raises:
             CannotPlayError: the history ends here.
         """
-        getattr(self, f"_{action.name.replace('-', '_')}")(*action.about)
+        getattr(self, f"act_{action.name.replace('-', '_')}")(*action.about)
         self.lane.check_readers()
         lists = lists_now(after)
         for place, rows in enumerate(after.rows):
@@ -106,16 +106,16 @@ class Player:
 
     # Writers
 
-    def _begin(self, kind, txn, places):
+    def act_begin(self, kind, txn, places):
         if kind == "batch":
-            self._batch(txn, places[0])
+            self.act_batch(txn, places[0])
             return
         one = self.lane.begin(Statement(kind, places, 3 if kind == "delete" else 1, 0, len(places) > 1))
         if one is None:
             raise CannotPlayError(f"{kind} waits for a lock")
         self.writes[txn] = one
 
-    def _batch(self, first, place):
+    def act_batch(self, first, place):
         lane, partition = self.lane, self._partition(place)
         batch = []
         for number in (first, first + 1):
@@ -144,62 +144,62 @@ class Player:
             lane.hive.add_partitions(lane.tbl_id, [partition])
             lane.catalogued.append(partition)
 
-    def _write(self, txn):
+    def act_write(self, txn):
         self.lane.advance(self.writes[txn])
         self.lane.advance(self.writes[txn])
 
-    def _write_late(self, txn):
+    def act_write_late(self, txn):
         self.lane.advance(self.writes[txn])
 
-    def _commit(self, txn):
+    def act_commit(self, txn):
         self.lane.end(self.writes[txn], commit=True)
 
-    def _commit_empty(self, txn):
+    def act_commit_empty(self, txn):
         one = self.writes[txn]
         one.inserts.clear()
         one.deletes.clear()
         self.lane.end(one, commit=True)
 
-    def _abort(self, txn):
+    def act_abort(self, txn):
         self.lane.end(self.writes[txn], commit=False)
 
-    def _tasks_end(self, txn):
+    def act_tasks_end(self, txn):
         """No task outlives the last heartbeat for so long."""
         txns = self.lane.hive.schema.txns
         self.lane.hive.change(
             update(txns).where(txns.c.txn_id == self.writes[txn].txn).values(txn_last_heartbeat=1_000)
         )
 
-    def _purge(self, txn):
+    def act_purge(self, txn):
         self.lane.hive.commit(self.lane.hive.begin())
         self.lane.world.settle_time()
         self.lane.hive.keep_house()
 
     # Readers
 
-    def _read(self, txn):
+    def act_read(self, txn):
         before = len(self.lane.readers)
         self.lane.read(late=self.scene.late_readers)
         if len(self.lane.readers) == before:
             raise CannotPlayError("a reader waits for a lock, or can't list")
         self.readers[txn] = self.lane.readers[-1]
 
-    def _list(self, txn):
+    def act_list(self, txn):
         if (reader := self.readers[txn]) in self.lane.readers:
             self.lane.list(self.lane.readers.index(reader))
 
-    def _read_no_more(self, txn):
+    def act_read_no_more(self, txn):
         if (reader := self.readers.pop(txn)) in self.lane.readers:
             self.lane.read_no_more(self.lane.readers.index(reader))
 
     # Compactions
 
-    def _ask(self, kind, entry, place):
+    def act_ask(self, kind, entry, place):
         partition = self._partition(place)
         name = f"{NAME}/{partition}" if partition else NAME
         self.entries[entry] = self.lane.hive.queued(name, state="i", type=_KINDS[kind])
 
-    def _plan(self, entry, results):
+    def act_plan(self, entry, results):
         worker = self._started(entry)
         if self._state(entry) != "w":
             raise CannotPlayError(f"not planned: {worker.sentence}")
@@ -216,21 +216,21 @@ class Player:
         lane.hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="i"))
         return worker
 
-    def _refuse(self, entry):
+    def act_refuse(self, entry):
         worker = self._started(entry)
         if self._state(entry) is not None:
             self.workers[entry] = worker
             raise CannotPlayError(f"the model has nothing to compact: {worker.sentence}")
 
-    def _leave_to_cleaner(self, entry):
+    def act_leave_to_cleaner(self, entry):
         worker = self._started(entry)
         if self._state(entry) != "r":
             raise CannotPlayError(f"not left to the Cleaner: {worker.sentence}")
 
-    def _look(self, entry):
+    def act_look(self, entry):
         """The last look and the rename are one step here."""
 
-    def _publish(self, entry, results):
+    def act_publish(self, entry, results):
         self._outlive(results)
         if self.workers[entry].go_on() != steps.WORKER_PUBLISHED:
             worker = self.workers.pop(entry)
@@ -242,28 +242,28 @@ class Player:
             if reader.late:
                 reader.outlived |= set(reader.expected)
 
-    def _commit_compaction(self, entry):
+    def act_commit_compaction(self, entry):
         worker = self.workers.pop(entry)
         worker.go_on()
         if self._state(entry) not in {"r", None}:
             raise CannotPlayError(f"not committed: {worker.sentence}")
 
-    def _publish_first(self, entry, results):
+    def act_publish_first(self, entry, results):
         """Both renames are one step here."""
 
-    def _give_way(self, entry):
+    def act_give_way(self, entry):
         worker = self.workers.pop(entry)
         worker.go_on()
         if self._state(entry) == "r":
             raise CannotPlayError(f"committed, where the model's gives way: {worker.sentence}")
 
-    def _refuse_last(self, entry):
+    def act_refuse_last(self, entry):
         worker = self.workers.pop(entry)
         if worker.go_on() is not None:
             self.workers[entry] = worker
             raise CannotPlayError("published, where the model's last look refuses")
 
-    def _recover(self, entry):
+    def act_recover(self, entry):
         """The worker is gone, and another daemon gives its claim back."""
         self.workers.pop(entry).kill()
         lane, number = self.lane, self.entries[entry]
@@ -276,18 +276,18 @@ class Player:
 
     # The Cleaner
 
-    def _observe(self, entry):
+    def act_observe(self, entry):
         self.lane.world.settle_time()
         self.lane.world.services.cleaning.ready_for_cleaning()
 
-    def _clean(self, entry, gone):
+    def act_clean(self, entry, gone):
         self.lane.clean()
 
-    def _hive_clean(self, entry, gone):
+    def act_hive_clean(self, entry, gone):
         for _ in range(2):  # it first notes which locks there are
             self.lane.hive_cleans()
 
-    def _sweep_aborted(self, gone):
+    def act_sweep_aborted(self, gone):
         self._sweep(True)
         self.lane.clean()
         self._sweep(False)

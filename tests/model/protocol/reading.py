@@ -141,8 +141,3 @@ def rows_of(read: tuple[Directory, ...], valid: int) -> tuple[int, int]:
             if valid & bit(write_id):
                 gone |= marked
     return rows & ~gone, twice & ~gone
-
-
-def rows_read(directories: frozenset[Directory], place: int, lists: Lists) -> tuple[int, int]:
-    """The rows of a place under these lists, and those that come twice."""
-    return rows_of(resolve(directories, place, lists).read, lists.valid)

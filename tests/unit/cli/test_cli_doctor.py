@@ -255,11 +255,11 @@ HIVES = {"metastore.txn.timeout": "300s", "metastore.compactor.initiator.on": "f
             {"metastore.compactor.worker.threads": "4", "hive.compactor.worker.threads": "0"},
             [("warning", "metastore.compactor.worker.threads is 4", "set it to 0")],
         ),
-        ({"orc.force.positional.evolution": "true"}, [("ok", "are off there", None)]),
+        ({"orc.force.positional.evolution": "true"}, [("ok", "no file turns Hive's Initiator", None)]),
         (
             {"orc.force.positional.evolution": "false"},
             [
-                ("ok", "are off there", None),
+                ("ok", "no file turns Hive's Initiator", None),
                 (
                     "warning",
                     "hive-site.xml: orc.force.positional.evolution: readers find the columns of ORC files by name, and readers.orc_columns is auto",
@@ -269,7 +269,10 @@ HIVES = {"metastore.txn.timeout": "300s", "metastore.compactor.initiator.on": "f
         ),
         (
             {"orc.force.positional.evolution.level": "2"},
-            [("warning", "orc.force.positional.evolution.level is 2", "leave it at 1")],
+            [
+                ("ok", "no file turns Hive's Initiator", None),
+                ("warning", "orc.force.positional.evolution.level is 2", "Fields inside structs"),
+            ],
         ),
         (
             {"hive.txn.timeout": "soon"},
