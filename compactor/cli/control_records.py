@@ -22,7 +22,7 @@ from compactor.control import Control, Denial, Drain, Judge, Pause, Scope, Subje
 from compactor.control.configured import zone_of
 from compactor.control.judge import Situation
 from compactor.control.records import HOLDS, Holds
-from compactor.control.scope import DEFAULT_POOL, ScopeKind, fits, is_pattern
+from compactor.control.scope import DEFAULT_POOL, ScopeKind
 from compactor.control.times import FIRST_YEAR, LAST_YEAR, in_ms, last
 from compactor.coordination import Coordinator, SeenMember, open_coordinator
 from compactor.coordination.model import POOLS
@@ -31,6 +31,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.dialects import address
 from compactor.metastore.model import QueueEntry, QueueState
+from compactor.name_patterns import fits, is_pattern
 from compactor.reasons import Reason
 from compactor.roles.pauses import left_to_hive
 from compactor.roles.worker.failures import KEY, StoredFailure, told

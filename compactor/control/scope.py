@@ -1,16 +1,15 @@
 """
 Which compactions a pause, window or budget covers: all, or those of a pool, a database, or tables that fit a pattern.
 
-Pure. In patterns `*` stands for any number of characters and `?` for one. Names are compared in
-lower case, those of pools too.
+Pure. Names are compared in lower case, those of pools too; patterns are those of `compactor.name_patterns`.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple, Self
+
+from compactor.name_patterns import fits, is_pattern
 
 DEFAULT_POOL = "default"
 """The name here for the pool of entries without a pool."""
@@ -120,25 +119,6 @@ def in_pool(subject: Subject, pool: str) -> bool:
     workers, `etl` and `ETL` are one. Subjects without a pool belong to DEFAULT_POOL.
     """
     return (subject.pool or DEFAULT_POOL).lower() == pool.lower()
-
-
-_QUOTED = re.compile(r"`[^`/]*`")
-
-
-def is_pattern(name: str) -> bool:
-    """Whether the name contains `*` or `?`, but for names in backquotes, which are taken as they are."""
-    bare = _QUOTED.sub("", name)
-    return "*" in bare or "?" in bare
-
-
-def fits(name: str, pattern: str) -> bool:
-    """Whether a lower-case name fits a pattern of `*` and `?`."""
-    return _compiled(pattern.lower()).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern))
 
 
 def listed(names: Sequence[str]) -> str:

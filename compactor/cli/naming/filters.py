@@ -19,11 +19,12 @@ from compactor.cli.naming.lookup import find_partition, find_table
 from compactor.cli.naming.patterns import by_pattern, require_tables
 from compactor.cli.naming.target import did_you_mean, parse_target, partition_names
 from compactor.cli.session import Session
-from compactor.control.scope import DEFAULT_POOL, fits, is_pattern
+from compactor.control.scope import DEFAULT_POOL
 from compactor.errors import NothingFitsError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+from compactor.name_patterns import fits, is_pattern
 from compactor.reasons import Reason
 
 Row = TypeVar("Row", bound=QueueEntry | ForeignEntry)

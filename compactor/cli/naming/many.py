@@ -15,10 +15,10 @@ from compactor.cli.naming.patterns import keys_of, partition_fits, require_keys,
 from compactor.cli.naming.target import DEFAULT_PARTITION, did_you_mean, parse_target
 from compactor.cli.session import Session
 from compactor.cli.views.inspection import partitions
-from compactor.control.scope import fits, is_pattern
 from compactor.errors import NothingFitsError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
+from compactor.name_patterns import fits, is_pattern
 from compactor.reasons import Reason
 from compactor.words import plural
 

@@ -11,10 +11,10 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from compactor.cli.naming.target import did_you_mean, split_at_keys
-from compactor.control.scope import fits, is_pattern
 from compactor.errors import NothingFitsError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
+from compactor.name_patterns import fits, is_pattern
 from compactor.reasons import Reason
 
 _KEY = re.compile(r"(?:^|/)(\w+)=")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from compactor.control.scope import is_pattern
 from compactor.errors import UsageError
+from compactor.name_patterns import is_pattern
 
 ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^", "\x7f"])
 
