@@ -45,6 +45,7 @@ from compactor.roles import eligibility, replication
 from compactor.roles.eligibility import judge_all
 from compactor.roles.initiator.rules import TableRules
 from compactor.roles.worker.entry_facts import look_up
+from compactor.settings import ReaderSettings
 from tests.unit.roles.test_places import move, move_partition
 from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World
@@ -106,7 +107,7 @@ class Stub(Session):
     def database(self, **_):
         return self.stub
 
-    settings = SimpleNamespace(host_name="here")
+    settings = SimpleNamespace(host_name="here", readers=ReaderSettings())
     output = SimpleNamespace(say=lambda *_: None, show=lambda *_: None)
 
 

@@ -42,12 +42,16 @@ def going_away(world, stores, step, *names):
 
 
 def left(world):
-    """Open transactions, locks and components: all that an attempt holds in the metastore."""
-    services = world.services
+    """
+    Open transactions, locks and components: all that an attempt holds in the metastore. The component of an aborted one
+    stays until its tasks are over.
+    """
+    services, txns = world.services, world.database.schema.txns
+    aborted = {txn_id for txn_id, state in world.hive.rows(txns, "txn_id", "txn_state") if state == "a"}
     return [
         *services.transactions.open_transactions(),
         *services.locks.all(),
-        *world.hive.rows(world.database.schema.txn_components, "tc_txnid"),
+        *(row for row in world.hive.rows(world.database.schema.txn_components, "tc_txnid") if row[0] not in aborted),
     ]
 
 

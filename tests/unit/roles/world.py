@@ -165,6 +165,14 @@ class World:
         self.hive.change(update(sds).where(sds.c.sd_id == sd_id).values(location=f"file:{table.location}/{new}"))
         self.services.places.forget()
 
+    def components(self):
+        """
+        Operations of the components of transactions; that of an attempt that was rolled back stays until its tasks are
+        over.
+        """
+        rows = self.hive.rows(self.database.schema.txn_components, "tc_operation_type")
+        return {operation for (operation,) in rows}
+
     def settle_time(self) -> None:
         """
         Make every transaction old enough for its neighbours to be sure of it, and, unless `late_writers` is set, every
