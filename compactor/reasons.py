@@ -53,6 +53,7 @@ class Reason(StrEnum):
     NOT_ENOUGH_HISTORY = "not-enough-history"
     READERS_DISAGREE = "readers-disagree"
     OPEN_SIDE_FILE = "open-side-file"
+    OPEN_FILE = "open-file"
     LIST_BUCKETING = "list-bucketing"
     VERIFICATION_FAILED = "verification-failed"
     INPUT_CHANGED = "input-changed"

@@ -20,7 +20,7 @@ from compactor.engine.results import Checked, OutputFile, Staged, markers_of
 from compactor.engine.verify.result import Verified, verify
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
-from compactor.planning.document import CompactionPlan
+from compactor.planning.document import CompactionPlan, InputFile
 from compactor.planning.insert_only.joins import JoinSizes
 from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES, fitted
 from compactor.planning.parts import PartLimits
@@ -106,6 +106,7 @@ class Compaction:
         room = self._room()
         selection = self._select(state, room)
         location = self.request.location
+        self._require_closed((*selection.inserts, *selection.deletes, *selection.files))
         if selection.spec.insert_only:
             made = plan_insert_only(self.storage, selection, location, self._join_sizes(room))
         else:
@@ -120,6 +121,14 @@ class Compaction:
         for warning in plan.warnings:
             _log.warning("plan.warned", why=warning)
         return plan
+
+    def _require_closed(self, files: Sequence[InputFile]) -> None:
+        """Raise RefusedError (OPEN_FILE) when an input may still grow: what is read of it now isn't all of it."""
+        if growing := self.storage.open_files(self.request.location, [file.path for file in files]):
+            raise RefusedError(
+                Reason.OPEN_FILE,
+                f"{self.request.entry.entity}: {growing[0]} is still open for writing: it is compacted once it is closed",
+            )
 
     def _select(self, state: AcidState, room: Room) -> Selection:
         request, settings = self.request, self._settings

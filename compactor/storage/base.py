@@ -7,7 +7,7 @@ and FileExistsError, because callers decide on them. Every other failure is one 
 line.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -235,6 +235,12 @@ class Storage(Protocol):
 
     def exists(self, location: str) -> bool: ...
 
+    def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:
+        """
+        Which of these files (paths relative to the location) are still being written, as far as the store tells: their
+        lengths aren't final. A missing file isn't one of them.
+        """
+
     def open_read(self, location: str) -> ReadHandle:
         """
         Open a file for reading.
@@ -336,4 +342,9 @@ class Storage(Protocol):
         """
 
     def sync_directory(self, location: str) -> None:
-        """Make the names inside a directory durable."""
+        """
+        Make the names inside a directory durable.
+
+        Raises:
+            RefusedError: UNSUPPORTED_STORE (the file system can't do it).
+        """

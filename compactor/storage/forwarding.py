@@ -5,7 +5,7 @@ Every call is written out, so that mypy compares wrappers with `Storage` as it c
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from compactor.acid.listing import FileEntry, Listing
@@ -57,6 +57,9 @@ class ForwardingStorage(ABC):
 
     def stat(self, location: str) -> FileEntry | None:
         return self._call(lambda: self._driver.stat(location))
+
+    def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:
+        return self._call(lambda: self._driver.open_files(location, paths))
 
     def exists(self, location: str) -> bool:
         return self._call(lambda: self._driver.exists(location))

@@ -10,7 +10,7 @@ how the base came about. Source: Hive's AcidUtils.MetaDataFile.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
@@ -67,6 +67,10 @@ class SmallFiles(ABC):
     @abstractmethod
     def create(self, location: str) -> WriteHandle:
         """See `Storage.create`."""
+
+    def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:  # noqa: ARG002 - for others
+        """See `Storage.open_files`. Returns none: the store doesn't tell who writes."""
+        return ()
 
     def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
         """See `Storage.read_small`."""

@@ -256,6 +256,8 @@ class Sweep:
             trash.take(removals)
             self._services.steps.enter(steps.CLEANER_TRASHED, self._about)
             trash.check()
+            if isinstance(self._about, QueueEntry):
+                trash.require_closed()
             self._still_right()
             self._services.steps.enter(steps.CLEANER_COMPARED, self._about)
         except FileNotFoundError as error:

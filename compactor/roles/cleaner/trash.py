@@ -19,11 +19,11 @@ files; the Cleaner decides what may be removed, and why.
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, is_hidden, parse_dir
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, parse_dir
 from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError
 from compactor.log import get_logger
@@ -90,6 +90,7 @@ class Trash:
         late move would need.
         """
         self._storage.mkdir(self._path())
+        self._storage.sync_directory(self._location)  # where that is refused, no move would ever be durable
 
     def take(self, removals: Sequence[Removal]) -> None:
         """
@@ -112,12 +113,11 @@ class Trash:
             RefusedError: INPUT_CHANGED, naming the first difference.
         """
         listing = self._storage.list_tree(self._path())
-        unseen = {removal.name for removal in self._moved if removal.whole_partition}
-        found = {
-            file
-            for file in listing.files
-            if not (file.path.split("/", 1)[0] in unseen and _in_hidden_directory(file.path))
-        }
+        whole = {removal.name for removal in self._moved if removal.whole_partition}
+        found = {file for file in listing.files if file.path.split("/", 1)[0] not in whole}
+        for name in whole & set(listing.directories):  # its own name may be a hidden one, which no listing looks into
+            inside = self._storage.list_tree(self._path(name)).files
+            found |= {replace(file, path=f"{name}/{file.path}") for file in inside}
         wanted = {file for removal in self._moved for file in removal.files}
         names = {removal.name for removal in self._moved}
         strangers = {path.split("/", 1)[0] for path in (*listing.directories, *(file.path for file in found))} - names
@@ -130,6 +130,21 @@ class Trash:
             raise RefusedError(
                 Reason.INPUT_CHANGED,
                 f"{min(strangers)} is in {self.name}, and the Cleaner didn't put it there; everything was put back",
+            )
+
+    def require_closed(self) -> None:
+        """
+        Raise unless all that was moved is complete: a file that is still being written may hold rows that no compaction
+        has read.
+
+        Raises:
+            RefusedError: OPEN_FILE, naming the first one.
+        """
+        paths = [file.path for removal in self._moved for file in removal.files]
+        if growing := self._storage.open_files(self._path(), paths):
+            raise RefusedError(
+                Reason.OPEN_FILE,
+                f"{growing[0]} is still open for writing, so it isn't removed; everything was put back",
             )
 
     def put_back(self) -> None:
@@ -352,11 +367,3 @@ def visibility_txn(name: str) -> int:
 
 def _top_directories(listing: Listing) -> list[str]:
     return sorted(directory for directory in listing.directories if "/" not in directory)
-
-
-def _in_hidden_directory(path: str) -> bool:
-    """
-    Whether the second part of the path is a hidden directory: a listing of the first part wouldn't have looked into it.
-    """
-    parts = path.split("/")
-    return len(parts) > 2 and is_hidden(parts[1])

@@ -87,6 +87,9 @@ class TrashInPlace:
                 )
             self._seen.setdefault(removal.name, seen)
 
+    def require_closed(self) -> None:
+        """Does nothing: on such a store a file isn't there before it is complete."""
+
     def put_back(self) -> None:
         """Take the sign away; nothing was moved."""
         put_back(self._storage, self._location, self.name)

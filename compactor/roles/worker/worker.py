@@ -42,7 +42,7 @@ IDLE = "nothing is queued"
 DRAINING = "draining: nothing new is claimed"
 WAITING = "waiting"
 """How a sentence begins that says why nothing is claimed for now."""
-_PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED})
+_PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED, Reason.OPEN_FILE})
 """Refusals caused by the surroundings: before anything was written, the entry waits until they pass."""
 _MAY_BE_RENAMED = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
 """Hive commits a rename in the catalog and in the queue one after the other, so a missing name is looked for again."""

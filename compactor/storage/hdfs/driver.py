@@ -8,6 +8,8 @@ docs/storage.md.
 
 import threading
 import uuid
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from compactor.acid.listing import FileEntry, Listing
@@ -20,9 +22,10 @@ from compactor.storage.hdfs.access import carry_over
 from compactor.storage.hdfs.client import FileDefaults, connect, file_defaults, require_package
 from compactor.storage.hdfs.failures import explained, explanation, java_class, missing
 from compactor.storage.hdfs.files import HdfsReader, HdfsWriter
+from compactor.storage.hdfs.open_files import is_open_file
 from compactor.storage.hdfs.quotas import Quotas
 from compactor.storage.hdfs.timeouts import data_seconds
-from compactor.storage.location import LocationParts, split
+from compactor.storage.location import LocationParts, join, split
 from compactor.storage.registry import StorageOptions
 from compactor.storage.small_files import RenamingStorage
 
@@ -92,6 +95,21 @@ class HdfsStorage(RenamingStorage):
 
     def exists(self, location: str) -> bool:
         return self._info(location) is not None
+
+    def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:
+        """See `Storage.open_files`, and `open_files` for what the NameNode tells."""
+        client, root = self._client, self._path(location)
+
+        def is_open(path: str) -> bool:
+            try:
+                with explained("look at", join(location, path)):
+                    return is_open_file(client, f"{root}/{path}")
+            except FileNotFoundError:
+                return False
+
+        with ThreadPoolExecutor(self.side_by_side, thread_name_prefix="hdfs-open-files") as pool:
+            answers = pool.map(is_open, paths)
+            return tuple(path for path, is_written in zip(paths, answers, strict=True) if is_written)
 
     def open_read(self, location: str) -> HdfsReader:
         return HdfsReader(self._client, self._path(location), location, self._data_seconds)

@@ -62,15 +62,31 @@ def test_a_dropped_table_that_hive_left_is_removed(world, hidden):
     assert world.services.metrics.registry.get_sample_value("compactor_cleanings_total", {"outcome": "cleaned"}) == 1
 
 
-def test_a_dropped_partition_that_hive_left_is_removed(world):
+@pytest.mark.parametrize("name", ["_t", ".t", "-tmp.t"])
+@pytest.mark.parametrize("hours", [0, 1])
+def test_a_dropped_table_whose_directory_has_a_hidden_name_is_removed(world, name, hours):
+    """No listing of the directory above looks into it: what was moved is compared by a listing of its own."""
+    world.configure(cleaner={"quarantine_hours": hours})
+    table = world.table(rows=2, insert_only=True)
+    CatalogRows(world.database).drop_table(table)
+    table.location = table.location.rename(table.location.with_name(name))
+    soft_deleted(world, table)
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
+    assert not table.location.exists()
+    assert len(world.names(table.location.parent)) == (1 if hours else 0)
+    assert world.ended() == [("succeeded", None)]
+
+
+@pytest.mark.parametrize("key", ["p", "_p"])
+def test_a_dropped_partition_that_hive_left_is_removed(world, key):
     """The table and its other partitions stay."""
-    table = world.table(rows=0, insert_only=True, partition_keys=[("p", "int")])
+    table = world.table(rows=0, insert_only=True, partition_keys=[(key, "int")])
     for value in ("1", "2"):
         world.insert(table, [(1, "x")], (value,))
-    drop_partition(world, "p=1")
-    soft_deleted(world, table, "p=1")
+    drop_partition(world, f"{key}=1")
+    soft_deleted(world, table, f"{key}=1")
     world.clean()
-    assert world.names(table.location) == ["p=2"]
+    assert world.names(table.location) == [f"{key}=2"]
 
 
 def test_a_directory_that_is_used_again_is_not_removed(world):
