@@ -130,7 +130,7 @@ def fsspec_directory():
     """
     fsspec.register_implementation("gs", MemoryFileSystem, clobber=True)
     name = uuid.uuid4().hex
-    MemoryFileSystem().pipe_file(f"/bucket/{name}/.compactor-directory", b"")
+    MemoryFileSystem().makedirs(f"/bucket/{name}")
     return f"gs://bucket/{name}"
 
 

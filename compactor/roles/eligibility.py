@@ -18,6 +18,7 @@ from compactor.planning.eligibility import why_not, why_nowhere, why_unspecified
 from compactor.planning.picker import Skip
 from compactor.reasons import Reason
 from compactor.roles.replication import is_source, why_kept
+from compactor.storage.registry import require_changeable
 
 
 def judge_all(
@@ -90,7 +91,9 @@ def require_eligible(
 
 def _why_kept(place: CatalogPlace) -> Skip | None:
     try:
+        if place.location is not None:
+            require_changeable(place.location)
         why = why_kept(place.table.database, place.table.database_parameters, place.location)
-    except RefusedError as refusal:  # the location can't be understood
+    except RefusedError as refusal:  # the location can't be understood, or nothing is changed on its store
         return Skip(refusal.reason, refusal.message)
     return None if why is None else Skip(Reason.REPLICATION_SOURCE, why)

@@ -39,7 +39,7 @@ from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.submitter import StoppableSubmitter
 from compactor.storage.base import Storage
 from compactor.storage.guarded import Guarded
-from compactor.storage.registry import configure, storage_for
+from compactor.storage.registry import configure, require_changeable, storage_for
 
 _log = get_logger(__name__)
 
@@ -179,8 +179,9 @@ class Services:
         The driver of a location; what it changes lies inside the warehouse's roots, and no link below them is followed.
 
         Raises:
-            RefusedError: UNSUPPORTED_STORE, UNSAFE_LOCATION.
+            RefusedError: UNSUPPORTED_STORE (also of a store that is only read), UNSAFE_LOCATION.
         """
+        require_changeable(location)
         driver = storage_for(location, self.places.root_of)
         return Guarded(driver, self.places.require_inside, self.metrics.places_refused.inc)
 

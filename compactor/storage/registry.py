@@ -83,9 +83,10 @@ _DRIVERS: Final = {
     "abfs": _fsspec,
     "abfss": _fsspec,
     "gs": _fsspec,
-    "oss": _fsspec,
 }
 """Scheme → the function that makes its driver."""
+_ONLY_READ: Final = frozenset({"abfs", "abfss", "gs"})
+"""Schemes of stores on which nothing is changed."""
 
 
 class _Registry:
@@ -126,6 +127,20 @@ def configure(options: StorageOptions | Settings) -> None:
 def configured() -> StorageOptions:
     """The options that `configure` was given last; can be pickled, for tasks."""
     return _REGISTRY.options
+
+
+def only_read(location: str) -> RefusedError:
+    """The error for a change on a store that is only read."""
+    return RefusedError(
+        Reason.UNSUPPORTED_STORE,
+        f"{location}: nothing is compacted or removed on this store, where what that rests on was never tried; tables on it can be looked at (docs/storage.md)",
+    )
+
+
+def require_changeable(location: str) -> None:
+    """Raise RefusedError (UNSUPPORTED_STORE) for a location on a store that is only read."""
+    if split(location).scheme in _ONLY_READ:
+        raise only_read(location)
 
 
 def storage_for(location: str, root_of: RootOf | None = None) -> Storage:

@@ -220,13 +220,12 @@ def test_what_is_called_otherwise_is_left_alone_and_told(place, name):
     assert [line["directory"] for line in lines if line["log_level"] == "warning"] == [name]
 
 
-@pytest.mark.parametrize("store", ["fsspec_directory", "s3_directory"])
-def test_in_place_a_directory_of_original_files_loses_only_what_was_compared(store, request):
+def test_in_place_a_directory_of_original_files_loses_only_what_was_compared(s3_directory):
     """
     A file that is put there after the last look stays: such a name may be used again, that of a write id by a table
     that is dropped and re-created.
     """
-    place = request.getfixturevalue(store)
+    place = s3_directory
     storage = storage_for(place)
     for directory in ("part", "part/sub", "delta_0000001_0000001_0000"):
         storage.mkdir(join(place, directory))

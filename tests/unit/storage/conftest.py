@@ -1,6 +1,6 @@
 """
 The drivers that are held to the contract of docs/storage.md (test_storage_contract_*). A new driver is added to one of
-the three lists and must pass all of it.
+the two lists and must pass all of it.
 
 Those that need a server are marked `cluster`; the fixture that starts it is asked for by name.
 """
@@ -29,12 +29,9 @@ PREPARING = [
     pytest.param(lambda request: request.getfixturevalue("s3_directory"), id="s3"),
     pytest.param(lambda request: request.getfixturevalue("s3_whole_keys"), id="s3 as MinIO lists uploads"),
 ]
-IN_PLACE = [
-    pytest.param(lambda request: request.getfixturevalue("fsspec_directory"), id="fsspec"),
-]
 """
-Those that rename directories, those where files are prepared and then appear, and those that can only copy. Each makes
-the location of an empty directory.
+Those that rename directories, and those where files are prepared and then appear. Each makes the location of an empty
+directory.
 """
 
 
@@ -48,8 +45,6 @@ def _place(request: pytest.FixtureRequest) -> tuple[Storage, str]:
     return storage_for(location, lambda _: root), location
 
 
-place = pytest.fixture(params=[*RENAMING, *PREPARING, *IN_PLACE], name="place")(_place)
-exclusive = pytest.fixture(params=[*RENAMING, *PREPARING], name="exclusive")(_place)
+place = pytest.fixture(params=[*RENAMING, *PREPARING], name="place")(_place)
 renaming = pytest.fixture(params=RENAMING, name="renaming")(_place)
-preparing = pytest.fixture(params=[*PREPARING, *IN_PLACE], name="preparing")(_place)
-completing = pytest.fixture(params=PREPARING, name="completing")(_place)
+preparing = pytest.fixture(params=PREPARING, name="preparing")(_place)

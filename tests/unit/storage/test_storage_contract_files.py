@@ -41,9 +41,9 @@ def test_a_file_holds_no_others(place):
     assert [(file.path, file.length) for file in storage.list_tree(top).files] == [("file", 4)]
 
 
-def test_of_many_creators_of_one_file_exactly_one_wins(exclusive):
+def test_of_many_creators_of_one_file_exactly_one_wins(place):
     """Creating is refuse-if-exists under concurrency too, and so is making a directory."""
-    storage, top = exclusive
+    storage, top = place
     files = together(6, lambda number: won(lambda: storage.write_small(join(top, "f"), b"%d" % number)))
     directories = together(6, lambda _: won(lambda: storage.mkdir(join(top, "d"))))
     assert (sorted(files), sorted(directories)) == ([False] * 5 + [True], [False] * 5 + [True])

@@ -40,9 +40,9 @@ def test_a_prepared_file_is_unseen_until_it_is_completed(preparing):
         storage.uploads.prepare(join(top, "gone"), join(top, "base_5/g"), "7-a", join(top, ".staging/noted"))
 
 
-def test_of_many_completions_of_one_name_exactly_one_wins(completing):
+def test_of_many_completions_of_one_name_exactly_one_wins(preparing):
     """The others find it taken, and what the winner made stays."""
-    storage, top = completing
+    storage, top = preparing
     tree(storage, top, *(f".s{i}/f" for i in range(4)))
     prepared = [
         storage.uploads.prepare(join(top, f".s{i}/f"), join(top, "base_5/f"), str(i), join(top, f".s{i}/noted"))

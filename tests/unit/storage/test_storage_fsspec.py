@@ -1,49 +1,98 @@
-"""
-What only the driver over fsspec does: a new object is sent whole, and what a package leaves of one that failed is
-removed.
-"""
+"""The driver over fsspec: what it reads, that no failure is taken for "not there", and that it changes nothing."""
+
+from dataclasses import replace
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from compactor.errors import CompactorError
+from compactor.acid.listing import FileEntry
+from compactor.errors import RefusedError
+from compactor.reasons import Reason
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
 
-
-def fails(monkeypatch, error):
-    """Sending leaves a part of the object there, and fails."""
-
-    def put_file(self, _local, path, **_):
-        self.pipe_file(path, b"par")
-        raise error
-
-    monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
+FILES = {
+    "000000_0": b"orig",
+    "delta_0000001_0000001_0000/bucket_00000": b"rows",
+    "delta_0000002_0000002_0000/bucket_00000": b"more rows",
+    ".staging/f": b"x",
+}
 
 
-def test_a_part_of_an_object_does_not_stay(fsspec_directory, monkeypatch):
-    """Packages that send piece by piece may leave one; whoever lists finds none, and the error is told."""
-    storage = storage_for(fsspec_directory)
-    fails(monkeypatch, RuntimeError("connection reset"))
-    with pytest.raises(CompactorError, match="RuntimeError"):
-        storage.write_small(join(fsspec_directory, "f"), b"partial")
-    assert storage.list_tree(fsspec_directory).files == ()
+@pytest.fixture
+def place(fsspec_directory):
+    """A table's directory with files in it."""
+    for path, content in FILES.items():
+        MemoryFileSystem().pipe_file(f"{fsspec_directory.removeprefix('gs:/')}/{path}", content)
+    return fsspec_directory
 
 
-def test_what_somebody_else_made_meanwhile_stays(fsspec_directory, monkeypatch):
-    """A package that refuses to replace says so: that object isn't ours."""
-    storage = storage_for(fsspec_directory)
-    fails(monkeypatch, FileExistsError("f"))
-    with pytest.raises(FileExistsError):
-        storage.write_small(join(fsspec_directory, "f"), b"partial")
-    assert storage.read_small(join(fsspec_directory, "f")) == b"par"
+def test_a_listing_shows_what_readers_may_read(place):
+    """Hidden directories of the top level are named and not looked into."""
+    storage = storage_for(place)
+    listing = storage.list_tree(place)
+    assert [(file.path, file.length) for file in listing.files] == [
+        (path, len(content)) for path, content in FILES.items() if not path.startswith(".")
+    ]
+    assert listing.directories == (".staging", "delta_0000001_0000001_0000", "delta_0000002_0000002_0000")
+    assert storage.directories(place) == listing.directories
 
 
-def test_an_object_that_was_given_up_was_never_sent(fsspec_directory, monkeypatch):
-    """It is put together on this machine: nothing of it is there before it is whole."""
-    storage = storage_for(fsspec_directory)
-    fails(monkeypatch, AssertionError("sent"))
-    writer = storage.create(join(fsspec_directory, "f"))
-    writer.write(bytes(1 << 20))
-    writer.abort()
-    assert storage.list_tree(fsspec_directory).files == ()
+def test_one_entry_and_its_bytes(place):
+    """Ranges of a file; a directory and a missing name are no files."""
+    storage = storage_for(place)
+    assert replace(storage.stat(join(place, "000000_0")), mtime_ms=0) == FileEntry(join(place, "000000_0"), 4)
+    with storage.open_read(join(place, "000000_0")) as reader:
+        assert (reader.size, reader.read_at(1, 9)) == (4, b"rig")
+    for missing in ("000001_0", "delta_0000001_0000001_0000"):
+        with pytest.raises(FileNotFoundError):
+            storage.open_read(join(place, missing))
+    assert storage.exists(join(place, "delta_0000001_0000001_0000"))
+    assert storage.stat(join(place, "000001_0")) is None
+    assert storage.directories(join(place, "none")) == ()
+    for missing in ("none", "000000_0"):
+        with pytest.raises(RefusedError) as caught:
+            storage.list_tree(join(place, missing))
+        assert caught.value.reason is Reason.LOCATION_MISSING
+
+
+@pytest.mark.parametrize("failing", ["info", "ls"])
+def test_a_failure_is_not_taken_for_an_answer(place, monkeypatch, failing):
+    """A store that answers 503, of a file or of one directory among others, isn't a store without them."""
+    storage, ask = storage_for(place), getattr(MemoryFileSystem, failing)
+
+    def fail(self, path, *args, **named):
+        if path.endswith(("000000_0", "delta_0000002_0000002_0000")):
+            raise OSError(5, "503 service unavailable")
+        return ask(self, path, *args, **named)
+
+    monkeypatch.setattr(MemoryFileSystem, failing, fail)
+    file, directory = join(place, "000000_0"), join(place, "delta_0000002_0000002_0000")
+    calls = {
+        "info": [lambda: storage.stat(file), lambda: storage.exists(directory), lambda: storage.open_read(file)],
+        "ls": [lambda: storage.list_tree(place), lambda: storage.directories(directory)],
+    }
+    for call in calls[failing]:
+        with pytest.raises(Exception, match="503"):
+            call()
+
+
+def test_nothing_is_changed(place):
+    """Every change is refused by name."""
+    storage, file, new = storage_for(place), join(place, "000000_0"), join(place, "new")
+    for change in (
+        lambda: storage.create(new),
+        lambda: storage.write_small(new, b"x"),
+        lambda: storage.mkdir(new),
+        lambda: storage.link_or_copy(file, new),
+        lambda: storage.rename_noreplace(file, new),
+        lambda: storage.adopt(place, join(place, "delta_0000001_0000001_0000")),
+        lambda: storage.sync_directory(place),
+        lambda: storage.delete_file(file),
+        lambda: storage.delete_tree(place),
+        lambda: storage.withdraw(place, new),
+    ):
+        with pytest.raises(RefusedError, match="nothing is compacted or removed on this store") as caught:
+            change()
+        assert caught.value.reason is Reason.UNSUPPORTED_STORE
+    assert len(storage.list_tree(place).files) == 3

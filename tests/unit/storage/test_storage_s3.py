@@ -164,7 +164,7 @@ def test_no_credentials(elsewhere, monkeypatch, tmp_path):
     assert caught.value.reason is Reason.PERMISSION_DENIED
 
 
-@pytest.mark.parametrize(("scheme", "said"), [("oss", "ossfs"), ("abfs", "adlfs")])
+@pytest.mark.parametrize(("scheme", "said"), [("gs", "gcsfs"), ("abfs", "adlfs")])
 def test_a_store_whose_package_is_missing(scheme, said):
     """Named in one line."""
     with pytest.raises(RefusedError, match=said) as caught:
