@@ -2,7 +2,7 @@
 Makes a finished compaction visible: last checks, then one rename per directory, which fails if the target exists.
 
 After an error it is unknown whether the rename happened. The publisher then finds out: it lists the target and compares
-it with the staged files.
+it with the staged files. A directory that is there counts as published once its name is durable.
 """
 
 from collections.abc import Callable, Collection
@@ -46,7 +46,9 @@ class RenamePublisher:
             guard()
             listing = self._storage.list_tree(self._request.location)
             self._last.check_inputs(verified.staged.plan, listing)
-            if not self._is_there(manifest, listing):
+            if self._is_there(manifest, listing):
+                self._make_durable(manifest)
+            else:
                 self._last.clear_range(manifest, listing, known)
                 self._rename(manifest)
 
@@ -73,6 +75,18 @@ class RenamePublisher:
         except (CompactorError, OSError) as error:
             self._look(manifest, source, target, error)
 
+    def _make_durable(self, manifest: Manifest) -> None:
+        """
+        Make the name of a directory durable that a rename without a good answer brought there. Until then it may be gone
+        after a power failure, while the metastore counts its rows as compacted and the Cleaner has removed the inputs.
+        """
+        try:
+            self._storage.sync_directory(self._request.location)
+        except (CompactorError, OSError) as error:
+            raise OutcomeUnknownError(
+                f"{self._request.entry.entity}: {manifest.directory} is there, but can't be made durable: {error}"
+            ) from error
+
     def _look(self, manifest: Manifest, source: str, target: str, error: Exception) -> None:
         """After an error: return if the rename happened (target equals manifest, source is gone), else raise."""
         try:
@@ -83,6 +97,7 @@ class RenamePublisher:
                 f"{self._request.entry.entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
             ) from error
         if found == manifest.files and not staged:
+            self._make_durable(manifest)
             return
         if found is not None and isinstance(error, FileExistsError):
             raise RefusedError(

@@ -60,6 +60,7 @@ class Staging:
         """
         try:
             self._storage.mkdir(self.root)
+            self._storage.sync_directory(self._location)  # where that is refused, no rename would ever be durable
             self._storage.mkdir(self.tasks)
         except FileExistsError:
             raise CompactorError(

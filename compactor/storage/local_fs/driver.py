@@ -20,6 +20,7 @@ from compactor.reasons import Reason
 from compactor.storage.base import Room
 from compactor.storage.failures import explained, explanation
 from compactor.storage.local_fs import beneath
+from compactor.storage.local_fs.access_lists import AccessLists, access_lists, give_access_lists
 from compactor.storage.local_fs.beneath import Entry, RootOf, open_directory, open_regular, opened
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from compactor.storage.local_fs.renameat2 import rename_noreplace
@@ -33,6 +34,9 @@ _NO_LINK: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES, errno.ENOENT}
 )
 """Errors of linking an open file that mean "copy it". ENOENT: there is no /proc, or the file has lost its last name."""
+
+_NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+"""Errors of syncing a directory that mean "never", as some FUSE and network file systems answer."""
 
 
 class LocalStorage(RenamingStorage):
@@ -123,8 +127,9 @@ class LocalStorage(RenamingStorage):
         return Room(found.f_bavail * found.f_frsize, names, "the file system")
 
     def adopt(self, source: str, target: str) -> None:
-        found = self._status(source)
-        self._at("give owner and permission to", target, lambda entry: _adopt_all(entry, found))
+        with self._directory("look at", source) as directory:
+            found, lists = os.fstat(directory), access_lists(directory)
+        self._at("give owner and permission to", target, lambda entry: _adopt_all(entry, found, lists))
 
     def owner(self, location: str) -> str:
         number = self._status(location).st_uid
@@ -135,7 +140,13 @@ class LocalStorage(RenamingStorage):
 
     def sync_directory(self, location: str) -> None:
         with self._directory("sync", location) as directory:
-            os.fsync(directory)
+            try:
+                os.fsync(directory)
+            except OSError as error:
+                if error.errno not in _NO_SYNC:
+                    raise
+                what = f"{local_path(location)!r}: this file system can't make the names in a directory durable (fsync)"
+                raise RefusedError(Reason.UNSUPPORTED_STORE, f"{what}: {error.strerror}") from error
 
     def _at(self, doing: str, location: str, act: Callable[[Entry], Result]) -> Result:
         path = local_path(location)
@@ -233,25 +244,26 @@ def _link(reader: LocalReader, entry: Entry) -> bool:
     return True
 
 
-def _adopt_all(entry: Entry, found: os.stat_result) -> None:
+def _adopt_all(entry: Entry, found: os.stat_result, lists: AccessLists) -> None:
     """Adopt a directory and the files directly in it. Directories in it keep their attributes."""
     with opened(entry) as directory:
-        _adopt(directory, found, modes.S_IMODE(found.st_mode))
+        _adopt(directory, found, lists, modes.S_IMODE(found.st_mode))
         for child in os.listdir(directory):  # noqa: PTH208 - of a descriptor
             if modes.S_ISDIR(os.stat(child, dir_fd=directory, follow_symlinks=False).st_mode):
                 continue
             descriptor = open_regular(Entry(directory, child, f"{entry.path}/{child}"))
             try:
                 if os.fstat(descriptor).st_nlink == 1:  # else an input's second name, whose attributes are right
-                    _adopt(descriptor, found, modes.S_IMODE(found.st_mode) & _FILE_MODE)
+                    _adopt(descriptor, found, lists.of_file(), modes.S_IMODE(found.st_mode) & _FILE_MODE)
             finally:
                 os.close(descriptor)
 
 
-def _adopt(descriptor: int, found: os.stat_result, mode: int) -> None:
+def _adopt(descriptor: int, found: os.stat_result, lists: AccessLists, mode: int) -> None:
     if os.geteuid() == 0:
         os.fchown(descriptor, found.st_uid, found.st_gid)
     elif os.fstat(descriptor).st_gid != found.st_gid:
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, -1, found.st_gid)
+    give_access_lists(descriptor, lists)  # first: with a list, the group's part of the mode is the list's mask
     os.fchmod(descriptor, mode)

@@ -1,9 +1,11 @@
 """Publishing: last checks, refuse-if-exists, unknown outcomes; and undoing."""
 
+import errno
 import os
 import resource
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -16,6 +18,7 @@ from compactor.storage.base import Room
 from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.location import parent
 from tests.compacting import Attempt, unchanged
+from tests.needs import missing
 from tests.reference.compare import read_table
 
 COLUMNS = [("id", "int")]
@@ -226,6 +229,65 @@ def test_an_error_after_the_rename_is_looked_at(warehouse, table):
     assert publish(attempt).directories == attempt.plan().names
     attempt.commit()
     assert read_table(warehouse, table) == before
+
+
+def test_a_name_that_cannot_be_made_durable_is_not_published(warehouse, table, monkeypatch):
+    """
+    The rename happened, and the directory that holds the name can't be synced: not published, at the second look
+    neither; then both succeed.
+    """
+    attempt, sync = ready(warehouse, table), os.fsync
+    before = read_table(warehouse, table)
+
+    def fail(_descriptor):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError, match="is there, but can't be made durable"):
+            publish(attempt)
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(os.fstat(descriptor).st_ino), sync(descriptor)))
+    assert publish(attempt).directories == attempt.plan().names
+    assert attempt.location.stat().st_ino in synced
+    attempt.commit()
+    assert read_table(warehouse, table) == before
+
+
+def test_a_file_system_that_never_syncs_directories_is_refused_before_anything_is_made(warehouse, table, monkeypatch):
+    """As FUSE and network file systems may: no rename there would be known to last."""
+
+    def fail(_descriptor):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    attempt = Attempt(warehouse, table)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(RefusedError, match="can't make the names in a directory durable") as caught:
+        attempt.stage()
+    assert caught.value.reason is Reason.UNSUPPORTED_STORE
+
+
+def test_the_result_gives_the_same_people_the_same_rights(warehouse, table):
+    """By getfacl: lists for the directory and for what is made in it; a file has the directory's without execute."""
+    if shutil.which("setfacl") is None:
+        missing("setfacl isn't installed")
+    rights = "u::rwx,u:65534:rwx,g::---,g:65533:r-x,m::rwx,o::---"
+    defaults = ",".join(f"d:{right}" for right in rights.split(","))
+    subprocess.run(["setfacl", "-m", f"{rights},{defaults}", str(table.location)], check=True)
+    attempt = ready(warehouse, table)
+    (name,) = publish(attempt).directories
+
+    def shown(path, *options):
+        command = ["getfacl", "--omit-header", "--absolute-names", "--numeric", *options, str(path)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    made = attempt.location / name
+    assert shown(made) == shown(attempt.location)
+    assert "user:65534:rwx" in shown(made)
+    for file in made.iterdir():
+        entries = [line.split("\t")[0] for line in shown(file, "--access").splitlines()]
+        of_directory = shown(made, "--access").splitlines()
+        assert entries == [f"{line[:-1]}-" if line else line for line in of_directory]
 
 
 def test_an_error_before_the_rename_may_be_retried(warehouse, table):

@@ -360,6 +360,22 @@ def test_a_name_is_there_or_not(tmp_path):
     assert found == [True, True, False, False, False]
 
 
+def test_a_list_that_the_place_does_not_have_is_taken_away(tmp_path):
+    """What staging got from a directory above goes where the partition itself has no list: its mode says all."""
+    if shutil.which("setfacl") is None:
+        missing("setfacl isn't installed")
+    place, made = tmp_path / "place", tmp_path / "place" / "made"
+    made.mkdir(parents=True)
+    (made / "file").write_text("x", encoding="utf-8")
+    for path in (made, made / "file"):
+        subprocess.run(["setfacl", "-m", "u:65534:rwx", str(path)], check=True)
+    subprocess.run(["setfacl", "-d", "-m", "u:65534:rwx", str(made)], check=True)
+    place.chmod(0o750)
+    LocalStorage().adopt(str(place), str(made))
+    assert [os.listxattr(path) for path in (made, made / "file")] == [[], []]
+    assert [path.stat().st_mode & 0o777 for path in (made, made / "file")] == [0o750, 0o640]
+
+
 def test_directories_inside_an_adopted_one_keep_what_they_have(tmp_path):
     """Each of a staging directory's is given away by itself (spark.proxy_user)."""
     (tmp_path / "place" / "tasks").mkdir(parents=True)
