@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import TRASH_PREFIX, is_hidden, looks_acid
-from compactor.errors import OwnershipLostError, RefusedError
+from compactor.errors import CompactorError, OwnershipLostError, RefusedError
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.cleaner.trash import KEPT, Removal, Trash, put_back
@@ -131,7 +131,11 @@ class TrashInPlace:
         self._storage.delete_tree(self._path())
 
     def keep(self, manifest: bytes) -> None:
-        """Have the store copy everything aside, beside its manifest, then delete it."""
+        """
+        Have the store copy everything aside, then write the manifest, which says that all of it is there, then delete.
+
+        A copy that was cut off has no manifest, and everything is in its place still; after an error the copy goes.
+        """
         self.decide()
         files = [
             (file.path, join(self._location, self.name + KEPT, file.path))
@@ -140,12 +144,17 @@ class TrashInPlace:
         ]
         kept = join(self._location, self.name + KEPT)
         self._storage.mkdir(kept)
-        self._storage.write_small(join(kept, MANIFEST), manifest)
-        made = {self._location, kept}
-        for _, target in files:
-            self._make(parent(target), made)
-        self._side_by_side(lambda item: self._storage.link_or_copy(join(self._location, item[0]), item[1]), files)
-        self.decide()
+        try:
+            made = {self._location, kept}
+            for _, target in files:
+                self._make(parent(target), made)
+            self._side_by_side(lambda item: self._storage.link_or_copy(join(self._location, item[0]), item[1]), files)
+            self._storage.write_small(join(kept, MANIFEST), manifest)
+            self.decide()
+        except Exception:
+            with contextlib.suppress(CompactorError, OSError):
+                self._storage.delete_tree(kept)
+            raise
         self.delete()
 
     def _look(self, removal: Removal) -> Contents:

@@ -6,7 +6,8 @@ from structlog.testing import capture_logs
 from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError
 from compactor.reasons import Reason
-from compactor.roles.cleaner.trash import Removal, Trash, put_back, remove_hidden, settle, staging_directories
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST
+from compactor.roles.cleaner.trash import KEPT, Removal, Trash, put_back, remove_hidden, settle, staging_directories
 from compactor.roles.cleaner.trash_in_place import TrashInPlace
 from compactor.storage.location import join
 from compactor.storage.registry import storage_for
@@ -249,3 +250,35 @@ def test_in_place_a_directory_of_original_files_loses_only_what_was_compared(s3_
         "delta_0000001_0000001_0000/late",
         "part/000001_0",
     ]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("end", [Killed, RetryableError])
+def test_a_quarantine_that_was_cut_off_in_copying_claims_nothing(s3_directory, monkeypatch, end):
+    """No manifest says that everything is in it; nothing was deleted; after an error the copies are gone too."""
+    storage, delta = storage_for(s3_directory), "delta_0000001_0000001_0000"
+    storage.mkdir(join(s3_directory, delta))
+    for number in range(3):
+        storage.write_small(join(s3_directory, delta, f"bucket_0000{number}"), b"x")
+    files = storage.list_tree(s3_directory).files
+    trash = TrashInPlace(storage, storage.uploads, s3_directory, 7, lambda: None)
+    trash.open()
+    trash.take([Removal(delta, files)])
+    trash.check()
+    driver, copy = type(storage), type(storage).link_or_copy
+
+    def cut_off(self, source, target):
+        if source.endswith("2"):
+            raise end("stop")
+        copy(self, source, target)
+
+    monkeypatch.setattr(driver, "link_or_copy", cut_off)
+    with pytest.raises(end):
+        trash.keep(b"{}")
+    kept = join(s3_directory, trash.name + KEPT)
+    assert storage.list_tree(s3_directory).files == files
+    assert storage.stat(join(kept, MANIFEST)) is None
+    assert storage.exists(kept) is (end is Killed)
