@@ -137,12 +137,13 @@ def _require_column(column: _Column) -> None:
     starts = list[tuple[int, int, int]]()
     for number, page in enumerate(pages(column.stored)):
         if page.kind == DICTIONARY_PAGE:
-            if number or begin == meta[fields.META_DATA_PAGE][1]:
+            if number:
                 raise MalformedError("there is a dictionary among the pages of values")
             _require_dictionary(column, page)
             _require_codec(column, page)
         elif page.kind in {DATA_PAGE_1, DATA_PAGE_2}:
-            if not starts and begin + at != meta[fields.META_DATA_PAGE][1]:
+            # at the dictionary to parquet-mr before 1.12 (PARQUET-1850), Trino before 427, and polars
+            if not starts and meta[fields.META_DATA_PAGE][1] not in {begin, begin + at}:
                 raise MalformedError("the first page of values lies elsewhere")
             starts.append((begin + at, page.end - at, rows))
             values += page.values
@@ -169,10 +170,10 @@ def _require_column(column: _Column) -> None:
 
 def _written_as(meta: Struct) -> frozenset[int]:
     """
-    Encodings that pages of values may have: those that the chunk counts, or where it counts none, states; of the
-    dictionary's both names.
+    Encodings that pages of values may have: those that the chunk counts, or where it counts none, states, or all that
+    are known; of the dictionary's both names.
     """
-    found = frozenset(thrift.integers(meta[fields.META_ENCODINGS][1]))
+    found = frozenset(thrift.integers(meta[fields.META_ENCODINGS][1])) or KNOWN_ENCODINGS
     if fields.META_ENCODING_STATISTICS in meta:
         counted = thrift.structs(meta[fields.META_ENCODING_STATISTICS][1], 0)
         found = frozenset(one[2][1] for one in counted if one[1][1] in {DATA_PAGE_1, DATA_PAGE_2}) or found

@@ -15,6 +15,7 @@ from compactor.parquet import fields, recoding, thrift
 from compactor.parquet.assembly import indexes
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join
+from compactor.parquet.soundness import require_sound
 from tests import strategies
 from tests.unit.orc.files import MemorySink
 from tests.unit.parquet.files import bits, joined, opened, piece, rows, with_footer, written
@@ -324,6 +325,51 @@ def test_a_wrong_checksum_is_found_when_a_page_is_decoded():
     file[300] ^= 1
     with pytest.raises(CorruptFileError, match=r"memory can't be decoded .*CRC"):
         join([piece(bytes(file), recode=True)] * 2, MemorySink())
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("recode", [False, True])
+def test_values_may_begin_at_the_dictionary(version, recode):
+    """
+    parquet-mr before 1.12 (Hive 3.1, Spark 3.1), Trino before 427 and polars name the dictionary's place as that of the
+    values: such files are sound, and joined. Places elsewhere aren't.
+    """
+
+    def change(begins):
+        def of(footer):
+            for group in footer[fields.FILE_ROW_GROUPS][1]:
+                for chunk in group[fields.GROUP_COLUMNS][1]:
+                    meta = chunk[fields.CHUNK_META][1]
+                    _, dictionary = meta.pop(fields.META_DICTIONARY_PAGE)
+                    meta[fields.META_DATA_PAGE] = thrift.I64, begins(dictionary)
+
+        return of
+
+    table = pa.table({"n": [1, 2, None] * 200, "s": ["a", "b", "c"] * 200})
+    file = written(table, data_page_version=version, write_page_index=True)
+    pieces = [piece(with_footer(file, change(lambda dictionary: dictionary)), recode=recode) for _ in range(2)]
+    for one in pieces:
+        require_sound(one.reader, one.footer, one.row_groups)
+    made, _ = joined(pieces)
+    assert opened(made).read().equals(pa.concat_tables([table, table]))
+    found = read_footer(MemoryReader(made))
+    require_sound(MemoryReader(made), found, range(len(found.row_groups)))
+    broken = piece(with_footer(file, change(lambda dictionary: dictionary + 1)), recode=recode)
+    with pytest.raises(CorruptFileError):
+        require_sound(broken.reader, broken.footer, broken.row_groups)
+
+
+def test_a_chunk_may_name_no_encoding():
+    """A writer that states no encodings (HVR) contradicts none; what pages have must be known all the same."""
+
+    def change(footer):
+        for group in footer[fields.FILE_ROW_GROUPS][1]:
+            meta = group[fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+            meta[fields.META_ENCODINGS] = thrift.LIST, thrift.encoded_list([], thrift.I32)
+            meta.pop(fields.META_ENCODING_STATISTICS, None)
+
+    one = piece(with_footer(written(pa.table({"n": range(9)})), change), recode=False)
+    require_sound(one.reader, one.footer, one.row_groups)
 
 
 def test_file_offsets_move_or_become_zero():
