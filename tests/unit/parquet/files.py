@@ -49,6 +49,8 @@ def bits(array):
     if pa.types.is_floating(kind):
         raw = array.view({2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}[kind.bit_width // 8])
         return [("bits", value) if value is not None else None for value in raw.to_pylist()]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return array.cast(pa.large_binary()).to_pylist()  # a damaged file's text may be no UTF-8
     valid = array.is_valid().to_pylist()
     if pa.types.is_struct(kind):
         columns = [bits(array.field(number)) for number in range(kind.num_fields)]
