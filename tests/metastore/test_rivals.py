@@ -15,6 +15,15 @@ from compactor.metastore.txn.transactions import Transactions, TxnState
 OURS = f"compactor-there-{'0' * 32}-1"
 
 
+class _Open:
+    """A gate that lets all through."""
+
+    counts = False
+
+    def open(self, working):
+        return lambda database, table, pool: True
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -120,6 +129,15 @@ def test_no_second_entry_of_a_place_is_claimed(database, hive, name):
     assert queue.claim(OURS, "1") is None
     queue.mark_failed(queue.entry(first), "it ended")
     assert queue.claim(OURS, "1").id == second
+
+
+def test_a_second_entry_of_a_place_holds_up_no_other(database, hive):
+    """Nor does it where a gate is asked, and only some entries are wanted: the next one is claimed."""
+    queue = Queue(database)
+    hive.queued("db.t", state="w", worker_id="hs2-33", start=1_000)
+    second, other = hive.queued("DB.t"), hive.queued("db.u")
+    assert queue.claim(OURS, "1", among={second, other}, gate=_Open()).id == other
+    assert queue.claim(OURS, "1", among={second, other}, gate=_Open()) is None
 
 
 def test_a_claim_of_hives_worker_goes_back_with_its_transaction(database_4, hive_4):

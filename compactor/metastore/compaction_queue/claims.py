@@ -234,21 +234,25 @@ class Claims:
         """
         queue = self._table.c
         earliest = func.min(self._rank)
-        left = [self._waiting(wanted.pool), not_(_listed(queue.cq_id, wanted.without))]
-        if wanted.among is not None:
-            left.append(_listed(queue.cq_id, wanted.among))
-        places = select(*self._place, earliest).where(*left).group_by(*self._place).order_by(earliest)
-        entries = select(queue.cq_id, *self._place).where(*left).order_by(queue.cq_id)
+        passed = set(wanted.without)
         for _ in range(_CLAIM_AT_ONCE):
+            left = [self._waiting(wanted.pool), not_(_listed(queue.cq_id, passed))]
+            if wanted.among is not None:
+                left.append(_listed(queue.cq_id, wanted.among))
+            places = select(*self._place, earliest).where(*left).group_by(*self._place).order_by(earliest)
             rank = next((row[-1] for row in connection.execute(places) if may(*_place(row[:-1]))), None)
             if rank is None:
                 return None
             # Several tables may be as early as this one: an Initiator queues all its picks at once.
-            rows = connection.execute(entries.where(self._rank == rank))
-            number = next((int(row[0]) for row in rows if may(*_place(row[1:]))), None)
-            if number is not None and (found := look(connection, number)) is not None:
-                return found
-        return None  # each time another worker was quicker; the worker claims again later
+            entries = select(queue.cq_id, *self._place).where(*left, self._rank == rank).order_by(queue.cq_id)
+            for number, *place in connection.execute(entries).all():
+                if not may(*_place(place)):
+                    continue
+                if (found := look(connection, int(number))) is not None:
+                    return found
+                passed.add(int(number))  # another worker was quicker, or is at work on the same table or partition
+                break
+        return None  # the worker claims again later
 
     def _take(self, connection: Connection, number: int, values: Mapping[str, object]) -> QueueEntry | None:
         """

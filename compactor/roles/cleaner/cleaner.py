@@ -37,6 +37,7 @@ from compactor.roles import steps
 from compactor.roles.cleaner.aborts import AbortCleaner
 from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.dropped import remove_dropped
+from compactor.roles.cleaner.first_look import seen_at
 from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.quarantine.expiry import Expiry
 from compactor.roles.cleaner.schedule import Schedule
@@ -224,7 +225,7 @@ class Cleaner:
     ) -> None:
         services, entry = self._services, item.entry
         if not services.hive_4 and item.seen is None:
-            services.storage(location).list_tree(location)  # says what was wrong with it, if it still is
+            seen_at(services.storage(location), location, table.location)  # says what was wrong with it, if it still is
             raise RetryableError(f"{location} wasn't listed when the entry was first observed; it is observed anew")
         sweep = Sweep(
             services,

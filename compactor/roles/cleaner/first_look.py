@@ -19,7 +19,9 @@ from compactor.errors import CompactorError, RefusedError
 from compactor.log import get_logger
 from compactor.metastore.clean.readers import Seen
 from compactor.metastore.model import QueueEntry
-from compactor.roles.unreachable import AwayStores
+from compactor.reasons import Reason
+from compactor.roles.unreachable import AwayStores, require_removed
+from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from compactor.roles.services import Services
@@ -73,11 +75,29 @@ def replaced_then(state: AcidState, then: AcidState | None) -> tuple[frozenset[s
     return directories, frozenset(state.obsolete_originals) & frozenset(then.obsolete_originals)
 
 
+def seen_at(storage: Storage, location: str, table_location: str | None) -> Seen:
+    """
+    What lies in a directory now; nothing where it was removed.
+
+    Raises:
+        UnreachableError: it is missing, and its file system may not be mounted.
+        CompactorError: it can't be listed.
+    """
+    try:
+        return seen_in(storage.list_tree(location))
+    except RefusedError as error:
+        if error.reason is not Reason.LOCATION_MISSING:
+            raise
+        require_removed(storage, location, table_location)
+        return {}
+
+
 def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Seen]:
     """
     What lies in the directories of these entries now, by the entry's id; those are left out that can't be listed now.
 
-    A place that is gone or refused shows nothing; the cleaning of the entry says what is wrong there.
+    A place that was removed shows nothing. One that is refused, or missing because its file system isn't mounted, is
+    listed again: what lies there was there, and no later entry may come to remove it. The cleaning says what is wrong.
     """
     facts = services.catalog.facts_for({entry.entity for entry in entries})
     until = time.monotonic() + LOOK_SECONDS
@@ -93,9 +113,7 @@ def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Se
             return entry.id, None
         try:
             away.check(location)
-            return entry.id, seen_in(services.storage(location).list_tree(location))
-        except RefusedError:
-            return entry.id, {}
+            return entry.id, seen_at(services.storage(location), location, table.location if table else None)
         except (CompactorError, OSError) as error:
             away.note(error)
             _log.debug("entry.not_observed", entry=entry.id, error=str(error))
