@@ -9,7 +9,7 @@ TESTS ?= tests
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench bench-hive lock proto clean
-.PHONY: man pictures
+.PHONY: man mutants pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ test-hive: ## play random SQL on real Hive servers, 4.0.1 and 3.1.3, beside the 
 test-trino: ## let Trino read what a real Hive wrote, before, during and after compactions and cleaning
 	@$(SETUP) test
 	@$(BIN)/python -m pytest -m trino -n 0 $(TESTS) $(ARGS)
+
+mutants: ## change the code at random, and see whether the tests fail (ARGS="acid --count 20"; docs/testing.md)
+	@$(SETUP) test
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 test-deploy: ## check deploy/ with the real tools: unit, alert rules, dashboard, container, manifests, rights
 	@$(SETUP) deploy

@@ -1,5 +1,7 @@
 """Hive's type strings and the trees they stand for."""
 
+import pickle
+
 import pytest
 from hypothesis import given
 
@@ -91,3 +93,12 @@ def test_a_type_knows_what_is_inside_it():
     """Kinds are found at any depth."""
     assert parse_hive_type("array<map<string,timestamp>>").holds((Kind.TIMESTAMP,))
     assert not parse_hive_type("array<map<string,date>>").holds((Kind.TIMESTAMP, Kind.UNION))
+
+
+@given(strategies.row_structs(unions=True))
+def test_types_travel_to_other_processes(tree):
+    """A type that was asked for its parts is pickled like one that wasn't, and comes back as it was."""
+    before = pickle.dumps(tree)
+    assert next(iter(tree.walk())) == tree
+    assert pickle.dumps(tree) == before
+    assert pickle.loads(before) == tree
