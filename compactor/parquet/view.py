@@ -42,6 +42,9 @@ def table(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View, 
     """
     Decode row groups of one family.
 
+    Where values repeat, each row group is decoded by itself: to Arrow, which reads on from one row group to the next, a
+    damaged repetition level in one would move the values of all rows after it.
+
     Args:
         schema, created_by: as their footers have them.
         names: the files, for messages.
@@ -53,7 +56,12 @@ def table(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View, 
         CorruptFileError: Arrow can't decode them, a checksum is wrong, or there are more or fewer rows than described.
     """
     with _decoding(names):
-        found = _opened(groups, schema, created_by, view).read(use_threads=False)
+        opened = _opened(groups, schema, created_by, view)
+        if any(opened.schema.column(leaf).max_repetition_level for leaf in range(len(opened.schema))):
+            apart = [opened.read_row_group(number, use_threads=False) for number in range(len(groups))]
+            found = pa.concat_tables(apart)
+        else:
+            found = opened.read(use_threads=False)
     expected = sum(loaded.group.rows for loaded in groups)
     if found.num_rows != expected:
         raise CorruptFileError(

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyorc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -144,6 +144,7 @@ def test_a_flipped_bit_takes_no_other_file_along(tmp_path_factory, seed):
 @pytest.mark.parametrize("recode", [False, True])
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 40))
+@example(seed=7611722)  # a repetition level: one list becomes two
 def test_changed_values_stay_in_their_row_groups(tmp_path_factory, recode, seed):
     """
     Damage inside values that are copied isn't looked for: all row groups but the damaged one are read as before. What
