@@ -19,7 +19,7 @@ from compactor.roles.housekeeper.recovery import Recovery
 from tests.hive.lane.lane import Lane
 from tests.hive.lane.model import Statement, Write
 from tests.hive.lane.table import NAME, PARTITIONS
-from tests.hive.played.worker import SteppedWorker
+from tests.hive.played.worker import CannotPlayError, SteppedWorker
 from tests.model.protocol.reading import lists_now, resolve
 from tests.model.protocol.values import numbers
 
@@ -28,10 +28,6 @@ _NAME = re.compile(r"(?:base_(\d+)|(delete_)?delta_(\d+)_(\d+))")
 _KINDS = {"major": "a", "minor": "i"}
 _NEVER = 1_000_000
 """A threshold that no history reaches."""
-
-
-class CannotPlayError(Exception):
-    """Hive, or our code, doesn't do what the action says, and that is its right: the history ends here."""
 
 
 class Player:
@@ -99,7 +95,9 @@ class Player:
     def close(self):
         """Workers that stand still are gone."""
         for worker in self.workers.values():
-            worker.kill()
+            worker.stop()
+        for worker in self.workers.values():
+            worker.await_end()
 
     def _partition(self, place):
         return PARTITIONS[place] if self.lane.partitioned else None

@@ -5,7 +5,11 @@ import threading
 
 from compactor.roles.worker.worker import Worker
 
-_LIMIT_SECONDS = 120
+_LIMIT_SECONDS = 30
+
+
+class CannotPlayError(Exception):
+    """A history can't be played to its end, for a reason that is no defect."""
 
 
 class Killed(BaseException):
@@ -44,8 +48,17 @@ class SteppedWorker:
 
     def kill(self):
         """It is gone where it stands."""
+        self.stop()
+        self.await_end()
+
+    def stop(self):
+        """Tell it to be gone at its next stop, or where it stands."""
         self._go.put(False)
-        assert self._hear() is None
+
+    def await_end(self):
+        """It was told to stop, and so were those for which it waits."""
+        while self._hear() is not None:
+            pass
 
     def _observe(self, step, about):
         if step in self._stops and threading.current_thread() is not threading.main_thread():
@@ -64,7 +77,10 @@ class SteppedWorker:
         self._said.put(None)
 
     def _hear(self):
-        said = self._said.get(timeout=_LIMIT_SECONDS)
+        try:
+            said = self._said.get(timeout=_LIMIT_SECONDS)
+        except queue.Empty:
+            raise CannotPlayError("a worker waits for the fence of another one that stands still") from None
         if isinstance(said, BaseException):
             raise said
         return said
