@@ -43,8 +43,8 @@ def test_without_zookeeper_the_latest_cycle_makes_the_leader(any_world):
         return {seen.member.host: set(seen.leads) for seen in daemons[name].members()}
 
     with (
-        closing(DatabaseCoordinator(any_world.database, 0.02)) as first,
-        closing(DatabaseCoordinator(any_world.database, 0.02)) as second,
+        closing(DatabaseCoordinator(any_world.database, 0.2)) as first,
+        closing(DatabaseCoordinator(any_world.database, 0.2)) as second,
     ):
         daemons = {"first": first, "second": second}
         for name, coordinator in daemons.items():
