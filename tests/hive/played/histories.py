@@ -101,7 +101,7 @@ _WALKS, _LENGTH = 12, 30
 def play_all(version, request, parties, folder):
     """Counterexamples of the model's switches, then random histories of its scenes, on the schema of that version."""
     hive = 3 if version == "3.1.0" else 4
-    walks = request.config.getoption("--histories") or _WALKS
+    walks = (request.config.getoption("--histories") or _WALKS) if hive == 4 else 0  # docs/testing.md
     rng = random.Random(walks)
     with Stage(version, request, parties, folder) as stage:
         for name in COUNTEREXAMPLES[hive]:
