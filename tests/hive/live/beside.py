@@ -32,6 +32,7 @@ SETTINGS = {
     "worker": {"threads": 2, "poll_seconds": 0.2},
     "cleaner": {"interval_seconds": 0.3, "retention_seconds": 0, "listing_wait_seconds": 0, "late_writer_hours": 0.002},
     "housekeeper": {"enabled": "always", "interval_seconds": 1},
+    "windows": {"blackouts": [{"name": "twins", "tables": ["*.*_twin"], "start": "00:00", "end": "24:00"}]},
     "http": {"enabled": False},
     "log": {"format": "json", "level": "info"},
     "drain": {"timeout_seconds": 20},
@@ -144,6 +145,15 @@ class Beside:
             ]
         )
         return Counter(_ended(*row) for row in self._ask(f"select {names} from {self._name('completed_compactions')}"))
+
+    def refusals(self, databases: tuple[str, ...]) -> Counter[str]:
+        """Attempts at compactions of tables there that ended otherwise than with a result, by outcome and reason."""
+        ended = (one for one in self.events() if one.get("event") == "attempt.ended" and one["outcome"] != "committed")
+        return Counter(
+            f"attempts {one['outcome']}: {one.get('reason', one.get('error_type'))}"
+            for one in ended
+            if one.get("db") in databases
+        )
 
     def location(self, database: str, table: str) -> Path | None:
         """Where the catalog has a table."""

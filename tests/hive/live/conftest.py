@@ -80,7 +80,8 @@ class Pair:
                     shortest = self._shrunk(difference, steps, begin)
                     raise AssertionError(f"seed {seed}, {len(steps)} steps: {difference}\n\n{shortest}") from difference
                 finally:
-                    found = history.counts + self.daemon.finished() + Counter(histories=1)
+                    found = history.counts + self.daemon.finished() + self.daemon.refusals(history.world.databases)
+                    found["histories"] += 1
                     counts.update(found)
                     for what, number in found.items():
                         count(f"Hive {self.hive.release} {name}: {what}", number)
@@ -99,8 +100,9 @@ class Pair:
             (f"h{number}", f"own{number}"),
             values,
             forgets=forgets,
+            both=both,
         )
-        return History(self.hive, self.readers, self.daemon, world, patient=patient, both=both)
+        return History(self.hive, self.readers, self.compactor, self.daemon, world, patient=patient)
 
     def _play(self, history: History, steps: list[Step], most: int) -> None:
         def drawn():

@@ -7,6 +7,7 @@ it was compacted and cleaned in between; a reader and a writer that were held mi
 statement fails but those made to.
 """
 
+import json
 import time
 from collections.abc import Iterable
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.orc
 
 from tests.hive.live.compared import MIDWAY, Difference
+from tests.hive.live.kinds import Parsed, nested, parsed
 from tests.hive.live.performing import Performing, nothing
 from tests.hive.live.steps import SHARED, build
 from tests.hive.live.world import Action, Step
@@ -29,7 +31,18 @@ _REFUSED = (
     "Unable to rename",
 )
 
-_LOADED = pa.schema([("id", pa.int32()), ("v", pa.string()), ("n", pa.decimal128(12, 3)), ("t", pa.timestamp("ns"))])
+_NEVER = ("verification-failed", "corrupt-file", "duplicate-range")
+"""Reasons for which our daemon refuses what is its own fault, or Hive's."""
+_ARROW = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "timestamp": pa.timestamp("ns"),
+}
 
 
 class History(Performing):
@@ -53,6 +66,11 @@ class History(Performing):
         self.daemon.settle(60)
         for root in sorted(self._known):
             self._same(root, "at the end")
+        if wrong := self.twins.judge():
+            raise Difference(self.twins.root or "", "\n".join(wrong))
+        refusals = self.daemon.refusals(self.world.databases)
+        if wrong := [what for what in refusals if what.endswith(_NEVER)]:
+            raise Difference("", f"{wrong}\n{self.daemon.told_of('')}")
         if self.world.version == "4":
             self._removed()
 
@@ -73,8 +91,10 @@ class History(Performing):
         if action.file:
             self._write(step, action)
         self.said.append((step.root, f"-- {step.number} {step.kind} {step.mode} {time.time():.3f}\n{action.sql};"))
-        outcome = nothing
+        outcome, listing, name = nothing, self._listing_of(action.table), action.table.full_name
         try:
+            for statement in action.first:
+                self.hive.sql(statement)
             outcome = self._perform(step, action)
         except HiveError as error:
             self.said[-1] = (step.root, self.said[-1][1] + f"  -- {str(error)[:300]}")
@@ -92,9 +112,12 @@ class History(Performing):
         self.counts[f"mode {step.mode}"] += 1
         outcome()
         if action.table.root in self.world.tables:
-            self._compare(action.table, keeps=action.keeps)
+            self._compare(action.table, listing, keeps=action.keeps)
         else:
             self._known.pop(action.table.root, None)
+        if action.also is not None:
+            self._compare(action.also, frozenset(), keeps=action.keeps)
+        self.twins.follow(step, action, name, outcome)
 
     def _removed(self) -> None:
         """What was dropped and left to the Cleaner has gone, but what the catalog has again."""
@@ -126,9 +149,32 @@ class History(Performing):
                     self.counts["open transactions that timed out"] += 1
 
     def _write(self, step: Step, action: Action) -> None:
-        columns = list(zip(*action.file, strict=True))[: len(_LOADED)]
         arrays = [
-            pa.array([None if value is None else value for value in column]).cast(pa.string()) for column in columns
+            _array(list(values), kind)
+            for values, (_, kind) in zip(zip(*action.file, strict=True), action.columns, strict=True)
         ]
-        arrays = [array.cast(kind) for array, kind in zip(arrays, _LOADED.types, strict=True)]
-        pa.orc.write_table(pa.table(arrays, schema=_LOADED), f"{self.world.places}/load-{step.number}.orc")
+        table = pa.table(arrays, names=[name for name, _ in action.columns])
+        pa.orc.write_table(table, f"{self.world.places}/load-{step.number}.orc")
+
+
+def _array(values: list[str | None], kind: str) -> pa.Array:
+    """A column of a file."""
+    arrow = _arrow(parsed(kind))
+    if not nested(kind):
+        return pa.array(values, pa.string()).cast(arrow)
+    found = [None if value is None else json.loads(value) for value in values]
+    if nested(kind) == "map":
+        found = [None if one is None else list(one.items()) for one in found]
+    return pa.array(found, arrow)
+
+
+def _arrow(kind: Parsed) -> pa.DataType:
+    if not isinstance(kind, str):
+        word, parts = kind
+        if word == "struct":
+            return pa.struct([(name, _arrow(part)) for name, part in parts])
+        return pa.list_(_arrow(parts[0][1])) if word == "array" else pa.map_(_arrow(parts[0][1]), _arrow(parts[1][1]))
+    if kind.startswith("decimal"):
+        precision, scale = map(int, kind[8:-1].split(","))
+        return pa.decimal128(precision, scale)
+    return _ARROW[kind]

@@ -2,9 +2,11 @@
 Types of columns in a live history: values of them, their texts as JDBC and SQL have them, and what Hive makes of a
 value when a column's type is changed. Pure.
 
-Every type is changed only to one that holds all its values: what else Hive allows our compactions refuse (docs/orc.md).
+What a type holds all values of another is known here; for what Hive makes of others, and for fields of structs that
+come, go and change their names, the histories take what Hive reads before our daemon compacts.
 """
 
+import json
 import random
 import re
 from decimal import Decimal
@@ -12,6 +14,8 @@ from decimal import Decimal
 import numpy as np
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+AS_READ = "\0as Hive reads it"
+"""Stands for a value that the model has no rule for."""
 ADDED = ("int", "int", "tinyint", "smallint", "float", "decimal(7,2)", "varchar(9)", "char(5)")
 WIDER = {
     "tinyint": ("smallint", "int", "float", "double", "decimal(5,1)", "string"),
@@ -27,6 +31,18 @@ WIDER = {
     "varchar(2000)": ("string",),
 }
 """What a column's type may become."""
+NESTED = {
+    "struct<f:int,g:string>": (
+        "struct<f:int,g:string,h:int>",
+        "struct<f:int,k:string>",
+        "struct<g:string,f:int>",
+        "struct<f:bigint,g:string>",
+        "struct<g:string>",
+    ),
+    "array<struct<f:int,g:string>>": ("array<struct<f:int,g:string,h:int>>", "array<struct<g:string,f:int>>"),
+    "map<string,struct<f:int,g:string>>": ("map<string,struct<f:int,g:string,h:int>>",),
+}
+"""Types with fields inside, and what they may become: a field more, one less, other names, another order."""
 _TEXTS = ["x", "ü", "雪 1", " a", "ab ", ""]
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
@@ -39,6 +55,8 @@ def drawn(kind: str, draw: random.Random) -> str:
     if kind == "timestamp":
         day = f"{draw.randrange(1800, 2200)}-{draw.randrange(1, 13):02}-{draw.randrange(1, 29):02}"
         return f"{day} {draw.randrange(24):02}:00:{draw.randrange(60):02}.{draw.choice(['5', '000001', '123'])}"
+    if nested(kind):
+        return normal(json.dumps(_drawn_inside(parsed(kind), draw)), kind)
     if kind in {"float", "double"}:
         return normal(f"{draw.randrange(-999, 1000)}.{draw.choice(['1', '25', '3'])}", kind)
     if kind.startswith(_NUMBERS):
@@ -55,6 +73,8 @@ def normal(value: str | None, kind: str) -> str | None:
     """
     if value is None or value == DEFAULT_PARTITION:
         return None
+    if nested(kind):
+        return json.dumps(json.loads(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     if kind.startswith("decimal"):
         return format(Decimal(value).normalize(), "f")
     if kind == "float":
@@ -76,8 +96,77 @@ def widened(value: str | None, old: str, new: str, version: str) -> str | None:
 
 def literal(value: str | None, kind: str) -> str:
     """In SQL."""
+    if nested(kind):
+        return _expression(None if value is None else json.loads(value), parsed(kind))
     if value is None:
         return "null"
     if kind.startswith(_NUMBERS):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def typed(value: str | None, kind: str) -> str:
+    """In SQL, as a value of exactly that type."""
+    return literal(value, kind) if nested(kind) else f"cast({literal(value, kind)} as {kind})"
+
+
+def nested(kind: str) -> str:
+    """The outermost word of a type with others inside, else nothing."""
+    return kind.partition("<")[0] if "<" in kind else ""
+
+
+Parsed = str | tuple[str, list[tuple[str, "Parsed"]]]
+"""A simple type, or a word with its parts and their names."""
+
+
+def parsed(kind: str) -> Parsed:
+    """A type's parts."""
+    if not nested(kind):
+        return kind
+    word, inside = kind[:-1].split("<", 1)
+    parts, depth, begin = [], 0, 0
+    for index, letter in enumerate(inside + ","):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append(inside[begin:index])
+            begin = index + 1
+    if word == "struct":
+        return word, [(name, parsed(part)) for name, part in (part.split(":", 1) for part in parts)]
+    return word, [("", parsed(part)) for part in parts]
+
+
+def _drawn_inside(kind: Parsed, draw: random.Random) -> object:
+    if isinstance(kind, str):
+        if draw.random() < 0.2:
+            return None
+        return draw.choice(["x", "ab", "it is", ""]) if kind == "string" else draw.randrange(-99, 100)
+    word, parts = kind
+    if word == "struct":
+        return {name: _drawn_inside(part, draw) for name, part in parts}
+    if word == "array":
+        return [_drawn_inside(parts[0][1], draw) for _ in range(draw.randrange(1, 3))]
+    return {key: _drawn_inside(parts[1][1], draw) for key in draw.sample(["a", "b", "c"], draw.randrange(1, 3))}
+
+
+def _expression(value: object, kind: Parsed) -> str:
+    if isinstance(kind, str):
+        return f"cast({'null' if value is None else repr(value)} as {kind})"
+    word, parts = kind
+    if value is None:
+        return f"if(rand() > 2, {_expression(_some(kind), kind)}, null)"
+    if isinstance(value, dict) and word == "struct":
+        return f"named_struct({', '.join(f'{name!r}, {_expression(value.get(name), part)}' for name, part in parts)})"
+    if isinstance(value, dict):
+        inside = [f"{key!r}, {_expression(one, parts[1][1])}" for key, one in value.items()]
+        return f"map({', '.join(inside)})"
+    assert isinstance(value, list)
+    return f"array({', '.join(_expression(one, parts[0][1]) for one in value)})"
+
+
+def _some(kind: Parsed) -> object:
+    """Any value of a type with parts, without NULLs at its own level."""
+    word, parts = kind if not isinstance(kind, str) else ("", [])
+    if word == "struct":
+        return dict.fromkeys(name for name, _ in parts)
+    inside = _some(parts[-1][1]) if not isinstance(parts[-1][1], str) else None
+    return [inside] if word == "array" else {"a": inside}

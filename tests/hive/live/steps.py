@@ -11,7 +11,7 @@ from tests.hive.live import definitions, writes
 from tests.hive.live.tables import Table
 from tests.hive.live.world import Action, Step, World
 
-SHARED = {"insert", "dynamic", "select", "update", "delete", "merge", "load", "compact", "open", "stream"}
+SHARED = {"insert", "dynamic", "select", "update", "delete", "merge", "load", "compact", "open", "stream", "multi"}
 """Kinds that don't wait for locks of others that write."""
 OVERWRITES = {"overwrite", "overwrite-select", "load-overwrite"}
 WRITES = SHARED - {"compact", "open", "stream"} | OVERWRITES
@@ -20,12 +20,18 @@ DEFINITIONS = {
     "truncate",
     "add-column",
     "widen-column",
+    "rename-column",
+    "swap-columns",
+    "move-column",
+    "replace-columns",
     "rename",
     "drop",
     "drop-partition",
     "rename-partition",
     "migrate",
 }
+COLUMN_KINDS = {"add-column", "widen-column", "rename-column", "swap-columns", "move-column", "replace-columns"}
+"""Those that change the list of columns."""
 KINDS = {
     "insert": 14,
     "dynamic": 6,
@@ -40,8 +46,17 @@ KINDS = {
     "load": 2,
     "load-overwrite": 2,
     "ctas": 2,
-    "add-column": 2,
+    "add-column": 4,
     "widen-column": 4,
+    "rename-column": 4,
+    "swap-columns": 2,
+    "move-column": 1,
+    "replace-columns": 3,
+    "multi": 3,
+    "import": 1,
+    "repair": 1,
+    "concatenate": 1,
+    "properties": 1,
     "rename": 2,
     "drop": 1,
     "drop-partition": 2,
@@ -62,7 +77,7 @@ def choose(world: World, number: int, most: int = 4) -> Step:
     if len(world.tables) < 2:
         return Step(number, "create", f"t{number}")
     kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
-    if kind in {"create", "ctas"} and len(world.tables) >= most:
+    if kind in {"create", "ctas", "import"} and len(world.tables) >= most:
         kind = "insert"
     root = draw.choice(sorted(world.tables))
     if kind == "create":
@@ -86,7 +101,7 @@ def _modes(world: World, kind: str) -> dict[str, int]:
     if kind not in DEFINITIONS:
         return {"plain": 1}
     left_out = set()
-    if kind in {"add-column", "widen-column"}:
+    if kind in COLUMN_KINDS:
         left_out = {"fails", "held"}
     if kind == "drop-partition" or (kind == "rename-partition" and world.soft(kind)):
         left_out = {"fails", *(["rolled back"] if world.soft(kind) else [])}
@@ -101,7 +116,7 @@ def _unnoted(kind: str, mode: str, table: Table | None) -> bool:
     Whether Hive 3.1 has no component of such a writer when it is undone: it reads its own table, makes it, or fails
     before its partitions are made known.
     """
-    undone = kind in {"select", "overwrite-select", "ctas"} and mode in {"rolled back", "fails"}
+    undone = kind in {"select", "overwrite-select", "ctas", "multi"} and mode in {"rolled back", "fails"}
     return undone or (mode == "fails" and table is not None and bool(table.keys))
 
 
@@ -130,6 +145,15 @@ _BUILDERS: dict[str, Callable[[World, Step, Table, random.Random], Action | None
     "truncate": definitions.truncate,
     "add-column": definitions.add_column,
     "widen-column": definitions.widen_column,
+    "rename-column": definitions.rename_column,
+    "swap-columns": definitions.swap_columns,
+    "move-column": definitions.move_column,
+    "replace-columns": definitions.replace_columns,
+    "multi": writes.multi,
+    "import": definitions.import_table,
+    "repair": definitions.repair,
+    "concatenate": definitions.concatenate,
+    "properties": definitions.set_properties,
     "rename": definitions.rename,
     "drop": definitions.drop,
     "drop-partition": definitions.drop_partition,

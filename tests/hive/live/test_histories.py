@@ -11,7 +11,12 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]
 
 LEFT_TO_HIVE = {
     "blackouts": [
-        {"name": "left to Hive", "tables": [f"*.*{digit}" for digit in "02468"], "start": "00:00", "end": "24:00"}
+        {
+            "name": "left to Hive",
+            "tables": [*(f"*.*{digit}" for digit in "02468"), "*.*_twin"],
+            "start": "00:00",
+            "end": "24:00",
+        }
     ]
 }
 """Every second table: else our workers, which need no job, come first nearly always."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tests.hive.live.kinds import drawn
-from tests.hive.live.tables import Key, Row, Table
+from tests.hive.live.tables import Columns, Key, Row, Table
 
 WORDS = ["x", "ü", "it's", "a\\b", "雪", "", "long " * 20]
 ASCII_VALUES: list[str | None] = ["Abc", "abc", "a b", "c/d", "e=f%:#\"'", "10:00", "100%", "plain", None]
@@ -55,7 +55,10 @@ class Action:
         undone: changes it when the statement was rolled back: what Hive changes in its catalog stays.
         keeps: rows whose values stay keep their ROW__ID.
         refused: Hive may refuse it.
-        file: rows that LOAD DATA finds in a file.
+        file: rows that LOAD DATA finds in a file, whose columns are `columns`.
+        first: statements that run before it.
+        also: another table that it changes.
+        alone: of a statement that changes several tables, the part of each, by root.
         stream: instead of a statement, lines for Hive's streaming API (Stream.java), into the partition `key`.
     """
 
@@ -66,6 +69,10 @@ class Action:
     keeps: bool = True
     refused: bool = False
     file: list[Row] = field(default_factory=list)
+    columns: Columns = field(default_factory=list)
+    first: list[str] = field(default_factory=list)
+    also: Table | None = None
+    alone: dict[str, str] = field(default_factory=dict)
     stream: list[str] = field(default_factory=list)
     key: Key = ()
 
@@ -79,6 +86,7 @@ class World:
         version: "3" or "4".
         forgets: whether a purge of Hive's may bring back the rows of a writer that it knows nothing of, before our
             Cleaner has noted it.
+        both: Hive's own compactor runs too.
     """
 
     seed: int
@@ -89,6 +97,7 @@ class World:
     tables: dict[str, Table] = field(default_factory=dict)
     last_id: int = 0
     forgets: bool = False
+    both: bool = False
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -108,6 +117,14 @@ class World:
             name: str(on).lower()
             for name, on in zip((*SOFT.values(), LOCKLESS), (*some, self.seed % 4 == 2), strict=True)
         }
+
+    @property
+    def by_position(self) -> bool:
+        """
+        Whether readers find the columns of ORC files by their places (`orc.force.positional.evolution`: true in Hive
+        4's HiveConf; Hive 3.1 doesn't know it).
+        """
+        return self.version == "4"
 
     @property
     def listing_wait(self) -> int:

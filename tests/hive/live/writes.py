@@ -1,29 +1,26 @@
 """Statements of a live history that write rows: each with what it does to the model. Pure."""
 
+import copy
 import random
 
-from tests.hive.live.kinds import literal
-from tests.hive.live.tables import COLUMNS, Row, Table, partition
+from tests.hive.live.kinds import literal, nested, typed
+from tests.hive.live.tables import Row, Table, partition
 from tests.hive.live.world import Action, Step, World, draw_key, draw_rows
 
 
-def _values(table: Table, rows: list[Row], *, keys: bool) -> str:
+def _rows(table: Table, rows: list[Row], *, keys: bool = False) -> str:
+    """VALUES; where they have others inside, the selects that VALUES can't say in every release."""
+    if any(nested(kind) for _, kind in table.columns):
+        return _selects(table, rows, keys=keys)
     kinds = [kind for _, kind in (table.columns + (table.keys if keys else []))]
-    return ", ".join(
-        "(" + ", ".join(literal(value, kind) for value, kind in zip(row[: len(kinds)], kinds, strict=True)) + ")"
-        for row in rows
-    )
+    told = (", ".join(literal(value, kind) for value, kind in zip(row, kinds, strict=False)) for row in rows)
+    return "values " + ", ".join(f"({values})" for values in told)
 
 
-def _selects(table: Table, rows: list[Row]) -> str:
-    kinds = [kind for _, kind in table.columns]
-    return " union all ".join(
-        "select "
-        + ", ".join(
-            f"cast({literal(value, kind)} as {kind})" for value, kind in zip(row[: len(kinds)], kinds, strict=True)
-        )
-        for row in rows
-    )
+def _selects(table: Table, rows: list[Row], *, keys: bool = False) -> str:
+    kinds = [kind for _, kind in (table.columns + (table.keys if keys else []))]
+    told = (", ".join(typed(value, kind) for value, kind in zip(row, kinds, strict=False)) for row in rows)
+    return " union all ".join(f"select {values}" for values in told)
 
 
 def insert(world: World, step: Step, table: Table, draw: random.Random) -> Action:
@@ -32,9 +29,7 @@ def insert(world: World, step: Step, table: Table, draw: random.Random) -> Actio
         return dynamic(world, step, table, draw)
     rows = draw_rows(world, table, draw, step, [key])
     into = f" {partition(table, key)}" if table.keys else ""
-    return Action(
-        table, f"insert into {table.full_name}{into} values {_values(table, rows, keys=False)}", lambda: table.put(rows)
-    )
+    return Action(table, f"insert into {table.full_name}{into} {_rows(table, rows)}", lambda: table.put(rows))
 
 
 def dynamic(world: World, step: Step, table: Table, draw: random.Random) -> Action:
@@ -42,7 +37,7 @@ def dynamic(world: World, step: Step, table: Table, draw: random.Random) -> Acti
     rows = draw_rows(world, table, draw, step, keys)
     into = f" partition({', '.join(name for name, _ in table.keys)})" if table.keys else ""
     return Action(
-        table, f"insert into {table.full_name}{into} values {_values(table, rows, keys=True)}", lambda: table.put(rows)
+        table, f"insert into {table.full_name}{into} {_rows(table, rows, keys=True)}", lambda: table.put(rows)
     )
 
 
@@ -120,7 +115,7 @@ def merge(world: World, step: Step, table: Table, draw: random.Random) -> Action
     changed = [(row[0], f"m{step.number}", *row[2:]) for row in met if int(row[0] or 0) % 2 == 0]
     gone = [row for row in met if int(row[0] or 0) % 2]
     source = " union all ".join(f"select {row[0]} as mid, 'm{step.number}' as mv" for row in (*met, *fresh))
-    nulls = "".join(f", cast(null as {kind})" for _, kind in table.columns[2:])
+    nulls = "".join(f", {typed(None, kind)}" for _, kind in table.columns[2:])
     keys = "".join(
         f", cast({literal(value, kind)} as {kind})" for (_, kind), value in zip(table.keys, key, strict=True)
     )
@@ -134,6 +129,47 @@ def merge(world: World, step: Step, table: Table, draw: random.Random) -> Action
         table.take(gone)
 
     return Action(table, sql, effect)
+
+
+def multi(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
+    """FROM a table INSERT INTO this one and another: one transaction, one job."""
+    others = [other for root, other in sorted(world.tables.items()) if root != table.root and other.style != "plain"]
+    if table.style == "plain" or not others:
+        return None
+    other, source = draw.choice(others), world.tables[draw.choice(sorted(world.tables))]
+    parts, puts = [], []
+    for target in (table, other):
+        condition, rows = _some(source, draw)
+        key = draw_key(world, target, draw)
+        if len(rows) > 200 or not rows:
+            return None
+        offset = world.last_id
+        world.last_id += max(int(row[0] or 0) for row in rows)
+        same = {column: number for number, column in enumerate(source.columns)}
+        there = [(same.get(column), *column) for column in target.columns[2:]]
+        made = [
+            (
+                str(int(row[0] or 0) + offset),
+                f"{row[1]}>{step.number}",
+                *(None if index is None else row[index] for index, _, _ in there),
+                *key,
+            )
+            for row in rows
+        ]
+        names = [f"id + {offset}", f"concat(v, '>{step.number}')"]
+        names += [typed(None, kind) if index is None else name for index, name, kind in there]
+        names += [typed(value, kind) for (_, kind), value in zip(target.keys, key, strict=True)]
+        into = f" partition({', '.join(name for name, _ in target.keys)})" if target.keys else ""
+        parts.append(f"insert into table {target.full_name}{into} select {', '.join(names)} where {condition}")
+        puts.append((target, made))
+
+    def effect() -> None:
+        for target, made in puts:
+            target.put(made)
+
+    begin = f"from {source.full_name}"
+    alone = {target.root: f"{begin} {part}" for target, part in zip((table, other), parts, strict=True)}
+    return Action(table, f"{begin} {' '.join(parts)}", effect, also=other, alone=alone)
 
 
 def overwrite(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
@@ -182,7 +218,7 @@ def overwrite_select(world: World, step: Step, table: Table, draw: random.Random
     if nothing and table.style == "insert-only" and (new_partition or (source.keys and not source.partitions)):
         return None
     names = [
-        name if index is not None else f"cast(null as {kind})"
+        name if index is not None else typed(None, kind)
         for index, (name, kind) in zip(there, table.columns[2:], strict=True)
     ]
     if not static:
@@ -210,30 +246,58 @@ def overwrite_select(world: World, step: Step, table: Table, draw: random.Random
     return Action(table, f"insert overwrite table {table.full_name}{into} {query}", effect)
 
 
-def _arrows(row: Row) -> Row:
+def _arrows(value: str | None, kind: str) -> str | None:
     """
     As Arrow can write it for Hive: no timestamp before 1970, whose fraction would get negative nanoseconds (Hive fails
     over them).
     """
-    *others, time = row
-    return row if time is None or time >= "1970" else (*others, None)
+    return None if kind == "timestamp" and (value or "") < "1970" else value
+
+
+def _columns_of_file(table: Table, draw: random.Random) -> list[int]:
+    """Which of the table's columns a file of LOAD DATA has, in its order: the id and v come first."""
+    others = list(range(2, len(table.columns)))
+    how = draw.random()
+    if how < 0.3:
+        draw.shuffle(others)
+    elif how < 0.5:
+        del others[draw.randrange(len(others) + 1) :]
+    return [0, 1, *others]
 
 
 def load(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
+    """
+    An ORC file by another writer: columns in the table's order or another, some left out, under the table's names,
+    under those that Hive gave unnamed ones, or under others.
+    """
     key = draw_key(world, table, draw)
     if table.buckets or None in key:
         return None
     drawn = draw_rows(world, table, draw, step, [key])
-    rows = [(*_arrows(row[: len(COLUMNS)]), *([None] * (len(table.columns) - len(COLUMNS))), *key) for row in drawn]
+    places, names = _columns_of_file(table, draw), draw.choices(["own", "unnamed", "other"], [60, 25, 15])[0]
+    columns = []
+    for number, place in enumerate(places):
+        name, kind = table.columns[place]
+        if names == "unnamed":
+            name = f"_col{number}"
+        elif names == "other" and number >= 2 and draw.random() < 0.5:
+            name = f"foreign{number}"
+        columns.append((name, "string" if kind.startswith(("char", "varchar")) else kind))
+    rows = [tuple(_arrows(row[place], table.columns[place][1]) for place in places) for row in drawn]
+    loaded = copy.deepcopy(table)
+    loaded.put_file(columns, rows, key)
+    if not loaded.readable(table.columns):
+        return None
     overwrites = step.kind == "load-overwrite"
 
     def effect() -> None:
         if overwrites:
             table.clear(key if table.keys else None)
-        table.put(rows)
+        table.put_file(columns, rows, key)
 
     into = f"{'overwrite ' if overwrites else ''}into table {table.full_name}{f' {partition(table, key)}' if table.keys else ''}"
-    return Action(table, f"load data local inpath '{world.places}/load-{step.number}.orc' {into}", effect, file=rows)
+    sql = f"load data local inpath '{world.places}/load-{step.number}.orc' {into}"
+    return Action(table, sql, effect, file=rows, columns=columns)
 
 
 def stream(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
@@ -245,6 +309,8 @@ def stream(world: World, step: Step, table: Table, draw: random.Random) -> Actio
     """
     key = draw_key(world, table, draw)
     blank = table.place is not None or table.database != world.databases[0]
+    if any(nested(kind) for _, kind in table.columns):
+        return None
     if table.style != "full" or table.migrated or blank or None in key or world.version == "4":
         return None
     lines, kept = [], []
