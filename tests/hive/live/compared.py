@@ -47,7 +47,7 @@ JOBS = {
     "row by row": ["hive.fetch.task.conversion=none", "hive.vectorized.execution.enabled=false"],
 }
 """Sessions whose queries are jobs; others fetch rows themselves, one by one."""
-BY_JOBS = 0.12
+BY_JOBS = 0.08
 """How many of the reads."""
 
 Rows = list[tuple[str | None, Row]]

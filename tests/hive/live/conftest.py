@@ -67,8 +67,8 @@ class Pair:
         """
         counts: Counter[str] = Counter()
         deadline = time.monotonic() + hours * 3600
-        while counts["statements"] < statements or time.monotonic() < deadline:
-            most = min(LENGTH, statements - counts["statements"]) if hours == 0 else LENGTH
+        while _played(counts) < statements or time.monotonic() < deadline:
+            most = min(LENGTH, statements - _played(counts)) if hours == 0 else LENGTH
             with ExitStack() as told:
                 begin = partial(self._history, seed, values, forgets=forgets, both=both)
                 history, steps = begin(), []
@@ -77,7 +77,7 @@ class Pair:
                 try:
                     self._play(history, steps, most)
                 except Difference as difference:
-                    shortest = self._shrunk(difference, steps, begin)
+                    shortest = self._shrunk(difference, steps, begin, history)
                     raise AssertionError(f"seed {seed}, {len(steps)} steps: {difference}\n\n{shortest}") from difference
                 finally:
                     found = history.counts + self.daemon.finished() + self.daemon.refusals(history.world.databases)
@@ -107,14 +107,14 @@ class Pair:
     def _play(self, history: History, steps: list[Step], most: int) -> None:
         def drawn():
             for number in itertools.count():
-                if history.counts["statements"] >= most:
+                if _played(history.counts) >= most:
                     return
                 steps.append(choose(history.world, number))
                 yield steps[-1]
 
         history.run(drawn())
 
-    def _shrunk(self, difference: Difference, steps: list[Step], begin: Callable[..., History]) -> str:
+    def _shrunk(self, difference: Difference, steps: list[Step], begin: Callable[..., History], first: History) -> str:
         last: list[str] = []
 
         def fails(candidate) -> bool:
@@ -130,12 +130,17 @@ class Pair:
 
         left, plays = shrink(steps, difference.root, fails, SHRINK_SECONDS)
         return f"shrunk to {len(left)} steps in {plays} plays:\n" + (
-            last[0] if last else "it didn't fail again when played step by step"
+            last[0] if last else f"it didn't fail again when played step by step; before:\n{first.sql(difference.root)}"
         )
 
     def _drop(self, history: History) -> None:
         for database in history.world.databases:
             self.hive.sql(f"drop database {database} cascade")
+
+
+def _played(counts: Counter[str]) -> int:
+    """Statements that took their time, on tables and on their twins."""
+    return counts["statements"] + counts["statements of twins"]
 
 
 @pytest.fixture(scope="session")

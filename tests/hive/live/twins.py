@@ -15,6 +15,8 @@ from tests.hive.live.world import Action, Step, World
 from tests.hive.server.configuration import by_queries
 from tests.hive.server.hive import HiveError, HiveServer
 
+NOT_FOLLOWED = {"ctas", "import", "open", "compact", "concatenate"}
+"""Steps that make other tables, or ask for a compaction: CONCATENATE waits until it has ended."""
 MOST = 2
 """Partitions of a twin that Hive's own compactor takes."""
 
@@ -45,7 +47,7 @@ class Twins:
         took = outcome == action.effect
         if step.kind == "create" and took and self.root is None:
             self.root = action.table.root
-        if not took or step.kind in {"ctas", "import", "open", "compact"} or self.root is None:
+        if not took or step.kind in NOT_FOLLOWED or self.root is None:
             return
         if action.table.root != self.root and (action.also is None or action.also.root != self.root):
             return
@@ -109,9 +111,10 @@ class Twins:
             return []
         same = sorted(before, key=str) == sorted(after, key=str)
         how = "by queries" if by else "by a job"
-        self.counts[f"twins that read {'the same' if same else 'otherwise'} after Hive's own compactor {how}"] += 1
-        if not same:
-            print("\n".join(["HIVE'S OWN COMPACTOR", *self.said, str(before), str(after)]))
+        what = "the same" if same else f"otherwise (seed {self.world.seed})"
+        self.counts[f"twins that read {what} after Hive's own compactor {how}"] += 1
+        if not same:  # not ours: named, with what shows it
+            print("\n".join([f"{name} after Hive's own compactor:", *self.said, f"before {before}", f"after {after}"]))
         return []
 
     def _rows(self, table: Table, name: str) -> list[tuple[str | None, Row]]:
