@@ -31,7 +31,7 @@ _REFUSED = (
     "Unable to rename",
 )
 
-_NEVER = ("verification-failed", "corrupt-file", "duplicate-range")
+_NEVER = ("verification-failed", "duplicate-range")
 """Reasons for which our daemon refuses what is its own fault, or Hive's."""
 _ARROW = {
     "tinyint": pa.int8(),
