@@ -12,7 +12,7 @@ import secrets
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Final
 import click
 
 from compactor.acid.columns import ColumnRule, column_rule
+from compactor.acid.compaction import LayoutVersion
 from compactor.cli import control_records, hive_site, units
 from compactor.cli.hive_settings import deviations
 from compactor.cli.output import OutputColumn, View
@@ -136,7 +137,6 @@ def _examined(
         yield Finding("rest", Standing.SKIPPED, "nothing else can be tried without the database")
         return
     for site in sites:
-        yield from _guarded(str(site), lambda site=site: columns(session, site))  # type: ignore[misc]  # a default argument
         yield from _guarded(str(site), lambda site=site: readers(session, site))  # type: ignore[misc]  # a default argument
     yield from _guarded("rights", lambda: rights(session))
     yield from _guarded("server", lambda: server(session))
@@ -256,13 +256,24 @@ def configured(session: Session, site: Path) -> list[Finding]:
     return clashes or [Finding(str(site), Standing.OK, fine)]
 
 
-def columns(session: Session, site: Path) -> list[Finding]:
-    """Whether the readers of a configuration of Hive's find the columns of ORC files as the settings say."""
+def readers(session: Session, site: Path) -> list[Finding]:
+    """Where a configuration of Hive's lets readers see other rows or values than the settings say."""
     try:
-        said = hive_site.orc_columns(hive_site.read(hive_site.with_those_beside(site)))
+        found = hive_site.read(hive_site.with_those_beside(site))
     except SettingsError:
         return []  # `configured` has said so
-    layout, ours = session.database().schema.version, session.settings.readers.orc_columns
+    schema, ours = session.database().schema, session.settings.readers
+    clashes = [
+        *_columns(found, ours.orc_columns, schema.version),
+        *deviations(found, schema.version, schema.schema_version),
+        *_originals(found, ours=ours.insert_only_originals),
+    ]
+    return [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in clashes]
+
+
+def _columns(found: Mapping[str, hive_site.Property], ours: str, layout: LayoutVersion) -> list[hive_site.Clash]:
+    """Whether the readers find the columns of ORC files as the settings say."""
+    said = hive_site.orc_columns(found)
     theirs = "auto" if said is None else said.value
     if column_rule(theirs, layout) is column_rule(ours, layout):
         return []
@@ -272,24 +283,18 @@ def columns(session: Session, site: Path) -> list[Finding]:
         f"{where}: readers find the columns of ORC files by {how[column_rule(theirs, layout)]}, "
         f"and readers.orc_columns is {ours}"
     )
-    return [Finding(str(site), Standing.WARNING, sentence, f"readers.orc_columns: {theirs}, unless a session sets it")]
+    return [hive_site.Clash(sentence, f"readers.orc_columns: {theirs}, unless a session sets it")]
 
 
-def readers(session: Session, site: Path) -> list[Finding]:
-    """Where a configuration of Hive's lets readers see other rows or values than the settings say."""
-    try:
-        found = hive_site.read(hive_site.with_those_beside(site))
-    except SettingsError:
-        return []  # `configured` has said so
-    schema = session.database().schema
-    clashes = list(deviations(found, schema.version, schema.schema_version))
-    said, ours = found.get(hive_site.ORIGINALS), session.settings.readers.insert_only_originals
+def _originals(found: Mapping[str, hive_site.Property], *, ours: bool) -> list[hive_site.Clash]:
+    """Whether the readers take original files of insert-only tables as the settings say."""
+    said = found.get(hive_site.ORIGINALS)
     theirs = said is not None and said.value.lower() == "true"
-    if theirs is not ours:
-        source = said.source if said is not None else f"{hive_site.ORIGINALS}, which no file has,"
-        sentence = f"{source} is {str(theirs).lower()}, and readers.insert_only_originals is {str(ours).lower()}"
-        clashes.append(hive_site.Clash(sentence, f"readers.insert_only_originals: {str(theirs).lower()}"))
-    return [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in clashes]
+    if theirs is ours:
+        return []
+    source = said.source if said is not None else f"{hive_site.ORIGINALS}, which no file has,"
+    sentence = f"{source} is {str(theirs).lower()}, and readers.insert_only_originals is {str(ours).lower()}"
+    return [hive_site.Clash(sentence, f"readers.insert_only_originals: {str(theirs).lower()}")]
 
 
 def hives_workers(session: Session) -> list[Finding]:
