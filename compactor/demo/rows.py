@@ -357,7 +357,9 @@ class CatalogRows:
         def drop(connection: Connection) -> None:
             schema = self._schema
             tbl_id, _ = self._identity(connection, table)
-            parts = select(schema.partitions.c.part_id).where(schema.partitions.c.tbl_id == tbl_id)
+            parts = connection.scalars(
+                select(schema.partitions.c.part_id).where(schema.partitions.c.tbl_id == tbl_id)
+            ).all()
             for owner, column in ((schema.partition_params, "part_id"), (schema.partition_key_vals, "part_id")):
                 connection.execute(delete(owner).where(owner.c[column].in_(parts)))
             for owner in (schema.partitions, schema.partition_keys, schema.table_params, schema.tbls):

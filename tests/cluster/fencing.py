@@ -68,8 +68,8 @@ def go_on(fleet, stopped, role):
 
 def assert_as_if_one(fleet):
     """
-    One compaction, once; no row or directory of another, and no component but the mark of an attempt that was rolled
-    back, which stays for a day.
+    One compaction, once; no row or directory of another, and no component but of what was rolled back: the writer's, and
+    the mark of an attempt, which stay for a day.
     """
     fleet.assert_rows()
     names = fleet.names()
@@ -78,5 +78,8 @@ def assert_as_if_one(fleet):
     assert fleet.settled()
     assert len(Queue(fleet.metastore).history()) == 1
     with fleet.metastore.reading() as connection:
-        components = fleet.metastore.schema.txn_components.c
-        assert set(connection.scalars(select(components.tc_operation_type))) <= {"c"}
+        schema = fleet.metastore.schema
+        kept = select(schema.txn_components.c.tc_txnid, schema.txns.c.txn_state).join(
+            schema.txns, schema.txns.c.txn_id == schema.txn_components.c.tc_txnid, isouter=True
+        )
+        assert {state for _, state in connection.execute(kept)} == {"a"}

@@ -185,19 +185,14 @@ def test_nanoseconds_beyond_a_second_are_refused(hive_4, odd, name):
     assert refused.value.reason is Reason.CORRUPT_FILE
 
 
-@pytest.mark.parametrize(
-    "file",
-    ["struct<ID:int,n:struct<foo:int>>", "struct<id:int,n:struct<Foo:int>>", "struct<_col0:int,_col1:struct<Foo:int>>"],
-)
-def test_names_in_other_letters_are_refused(hive_4, tmp_path, file):
-    """
-    Hive finds columns and fields by their very letters, and shows NULL else: values must not appear by a compaction.
-    """
+@pytest.mark.parametrize("file", ["struct<id:int,n:struct<Foo:int>>", "struct<_col0:int,_col1:struct<Foo:int>>"])
+def test_fields_in_other_letters_are_refused(hive_4, tmp_path, file):
+    """Hive finds fields by their very letters, and shows NULL else: values must not appear by a compaction."""
     columns = [("id", "int"), ("n", "struct<foo:int>")]
     with (tmp_path / "000000_0").open("wb") as sink, pyorc.Writer(sink, file) as writer:
         writer.write((1, (5,)))
     assert hive_4.rows(tmp_path, schema(columns))[0][1] != (1, (5,))
-    with pytest.raises(RefusedError, match=r"ID|Foo") as refused:
+    with pytest.raises(RefusedError, match="Foo") as refused:
         compact_directory(tmp_path, columns)
     assert refused.value.reason is Reason.SCHEMA_MISMATCH
 

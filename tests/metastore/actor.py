@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
+from tests.metastore.guarded import OF_ANOTHER_PARTY
 
 OUTLIVED_MS = 2 * 24 * 3_600_000
 """Longer than `cleaner.late_writer_hours`, as delivered: after it no task of a transaction writes any more."""
@@ -296,7 +297,7 @@ class Hive:
 
     def change(self, statement):
         with self.database.transaction() as connection:
-            return connection.execute(statement).rowcount
+            return connection.execution_options(**OF_ANOTHER_PARTY).execute(statement).rowcount
 
     def queued(self, entity="db.t", **values):
         """A queue row as Hive would have left it; returns its id."""

@@ -53,7 +53,7 @@ def test_how_files_are_read_is_told_with_all_that_may_change_it(database, hive):
         for number, (serde_id,) in enumerate(connection.execute(select(schema.serdes.c.serde_id)).all()):
             values = {"serde_id": serde_id, "param_key": f"serde {number}", "param_value": "x"}
             connection.execute(insert(schema.serde_params).values(values))
-        own = select(schema.partitions.c.sd_id).scalar_subquery()
+        (own,) = connection.execute(select(schema.partitions.c.sd_id)).one()
         connection.execute(update(schema.sds).where(schema.sds.c.sd_id == own).values(input_format="of.Partition"))
 
     database.write(change)

@@ -20,8 +20,10 @@ from compactor.log import get_logger
 from compactor.metastore.clean.readers import Seen
 from compactor.metastore.model import QueueEntry
 from compactor.reasons import Reason
+from compactor.roles.cleaner.trash import undecided
 from compactor.roles.unreachable import AwayStores, require_removed
 from compactor.storage.base import Storage
+from compactor.storage.location import join
 
 if TYPE_CHECKING:
     from compactor.roles.services import Services
@@ -79,16 +81,34 @@ def seen_at(storage: Storage, location: str, table_location: str | None) -> Seen
     """
     What lies in a directory now; nothing where it was removed.
 
+    What a Cleaner holds that died in a removal is there too: it was replaced when it was moved, and is put back where it
+    was.
+
     Raises:
         UnreachableError: it is missing, and its file system may not be mounted.
         CompactorError: it can't be listed.
     """
     try:
-        return seen_in(storage.list_tree(location))
+        seen = dict(seen_in(storage.list_tree(location)))
+        held = storage.uploads is None and undecided(storage.directories(location))
+        if held:
+            for name in held:
+                seen |= _held_in(storage, join(location, name))
+            seen |= seen_in(storage.list_tree(location))  # what was put back meanwhile
     except RefusedError as error:
         if error.reason is not Reason.LOCATION_MISSING:
             raise
         require_removed(storage, location, table_location)
+        return {}
+    return seen
+
+
+def _held_in(storage: Storage, trash: str) -> Seen:
+    try:
+        return seen_in(storage.list_tree(trash))
+    except RefusedError as error:
+        if error.reason is not Reason.LOCATION_MISSING:
+            raise
         return {}
 
 

@@ -221,6 +221,11 @@ def settle(storage: Storage, location: str, names: Iterable[str], tag: str | int
     return len(found)
 
 
+def undecided(names: Iterable[str]) -> list[str]:
+    """The names of trash directories whose content is put back, or goes on to be compared by a Cleaner at work."""
+    return [name for name in names if (ours := _NAME.fullmatch(name)) is not None and ours["word"] in {None, BACK}]
+
+
 def _cut_off(names: Iterable[str], tag: str | int) -> Iterator[tuple[str, str | None]]:
     """The names of trash directories that the holder of the mutex has to settle, and the word at their end."""
     for name in names:

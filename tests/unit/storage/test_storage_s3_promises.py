@@ -34,7 +34,8 @@ def place(s3, request):
     storage_for(location)._driver._promises = None
     yield location
     for key in s3.keys(bucket):
-        s3.client.delete_object(Bucket=bucket, Key=key)
+        if key.startswith(f"{name}/"):
+            s3.client.delete_object(Bucket=bucket, Key=key)
 
 
 def names(sentences):
@@ -77,7 +78,8 @@ def test_a_store_that_keeps_all_is_tried_once(place, missed, s3, monkeypatch):
     for _ in range(2):
         assert storage.uploads.promises(place) == Promises(missed=missed)
     assert len(tried) == 1
-    assert [key for key in s3.keys(bucket) if ".trash" in key] == []
+    directory = f"{place.rpartition('/')[2]}/"
+    assert [key for key in s3.keys(bucket) if key.startswith(directory)] == [directory]
     assert s3.uploads(bucket) == []
     (found,) = doctor.store(place)
     assert (found.standing is doctor.Standing.WARNING) is bool(missed)
