@@ -224,9 +224,12 @@ class Cleaner:
         self, item: ReadyEntry, table: TableFacts, partition: PartitionFacts | None, location: str, tally: CleanerTally
     ) -> None:
         services, entry = self._services, item.entry
-        if not services.hive_4 and item.seen is None:
-            seen_at(services.storage(location), location, table.location)  # says what was wrong with it, if it still is
-            raise RetryableError(f"{location} wasn't listed when the entry was first observed; it is observed anew")
+        seen = item.seen
+        if not services.hive_4 and seen is None:
+            # says what was wrong with it, if it still is
+            if seen_at(services.storage(location), location, table.location):
+                raise RetryableError(f"{location} wasn't listed when the entry was first observed; it is observed anew")
+            seen = {}
         sweep = Sweep(
             services,
             table,
@@ -236,7 +239,7 @@ class Cleaner:
             about=entry,
             still_right=lambda: self._still_right(item, table, location),
             part_id=partition.part_id if partition else None,
-            seen=None if services.hive_4 else item.seen,
+            seen=seen,
         )
         services.places.require_alone(location, table, partition)
         swept = sweep.run(_obsolete_and_aborted, originals=True)

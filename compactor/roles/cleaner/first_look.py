@@ -116,8 +116,9 @@ def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Se
     """
     What lies in the directories of these entries now, by the entry's id; those are left out that can't be listed now.
 
-    A place that was removed shows nothing. One that is refused, or missing because its file system isn't mounted, is
-    listed again: what lies there was there, and no later entry may come to remove it. The cleaning says what is wrong.
+    One that is refused, or missing because its file system isn't mounted, is listed again: what lies there was there,
+    and no later entry may come to remove it. So is one where nothing is, for it may be between the two steps of a
+    rename. The cleaning says what is wrong.
     """
     facts = services.catalog.facts_for({entry.entity for entry in entries})
     until = time.monotonic() + LOOK_SECONDS
@@ -128,12 +129,12 @@ def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Se
         table, partition = facts.get(entry.entity, (None, None))
         location = partition.location if partition else table.location if table else None
         if not location:
-            return entry.id, {}
+            return entry.id, None
         if time.monotonic() >= until:
             return entry.id, None
         try:
             away.check(location)
-            return entry.id, seen_at(services.storage(location), location, table.location if table else None)
+            return entry.id, seen_at(services.storage(location), location, table.location if table else None) or None
         except (CompactorError, OSError) as error:
             away.note(error)
             _log.debug("entry.not_observed", entry=entry.id, error=str(error))
