@@ -28,6 +28,7 @@ from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.roles import steps
+from compactor.settings import ReaderSettings
 
 
 def small(root, database):
@@ -383,4 +384,4 @@ def test_everything_in_the_sample_is_due(tmp_path):
     with Database(url, read_only=True) as opened:
         where = places(opened, "shop")
         assert set(show._due(opened, show._write_config(tmp_path, url), where)) == {place.entity for place in where}
-        assert inspection.look(opened, where[-1].found.table).open
+        assert inspection.look(opened, where[-1].found.table, ReaderSettings()).open
