@@ -368,6 +368,9 @@ class Attempt:
             raise RefusedError(Reason.INPUT_CHANGED, f"while it was compacted: {error}") from None
         if facts.table.tbl_id != before.table.tbl_id or facts.location != before.location:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was re-created or moved while it was compacted")
+        if facts.table.insert_only != before.table.insert_only:  # ALTER TABLE doesn't wait for the compaction's lock
+            kind = "insert-only" if facts.table.insert_only else "full ACID"
+            raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was made {kind} while it was compacted")
         self._liveness.renew()
         self._require_first(before.txns)
 
