@@ -134,6 +134,9 @@ class Pair:
         )
 
     def _drop(self, history: History) -> None:
+        for table in history.world.tables.values():
+            if table.view:  # else CASCADE is refused
+                self.hive.sql(f"drop materialized view if exists {table.full_name}")
         for database in history.world.databases:
             self.hive.sql(f"drop database {database} cascade")
 

@@ -7,7 +7,7 @@ So a history in which steps are missing is a history as well: that is how failin
 import random
 from collections.abc import Callable
 
-from tests.hive.live import definitions, writes
+from tests.hive.live import alterations, definitions, writes
 from tests.hive.live.tables import Table
 from tests.hive.live.world import Action, Step, World
 
@@ -62,6 +62,12 @@ KINDS = {
     "drop-partition": 2,
     "rename-partition": 2,
     "migrate": 3,
+    "alter": 4,
+    "truncate-columns": 1,
+    "add-partition": 3,
+    "exchange": 1,
+    "convert": 2,
+    "view": 1,
     "compact": 5,
     "open": 2,
     "stream": 3,
@@ -77,9 +83,14 @@ def choose(world: World, number: int, most: int = 4) -> Step:
     if len(world.tables) < 2:
         return Step(number, "create", f"t{number}")
     kind = draw.choices(list(KINDS), list(KINDS.values()))[0]
-    if kind in {"create", "ctas", "import"} and len(world.tables) >= most:
+    if kind in {"create", "ctas", "import", "exchange", "convert", "view"} and len(world.tables) >= most:
         kind = "insert"
     root = draw.choice(sorted(world.tables))
+    if kind != "create" and world.tables[root].view:
+        kind = "of-view"
+    viewed = any(table.view == root for table in world.tables.values())
+    if viewed and kind in {"truncate", "drop-partition", "rename-partition"}:
+        kind = "delete"  # docs/testing.md
     if kind == "create":
         root = f"t{number}"
     modes = _modes(world, kind)
@@ -159,6 +170,13 @@ _BUILDERS: dict[str, Callable[[World, Step, Table, random.Random], Action | None
     "drop-partition": definitions.drop_partition,
     "rename-partition": definitions.rename_partition,
     "migrate": definitions.migrate,
+    "alter": alterations.alter,
+    "truncate-columns": alterations.truncate_columns,
+    "add-partition": alterations.add_partition,
+    "exchange": alterations.exchange,
+    "convert": alterations.convert,
+    "view": alterations.view,
+    "of-view": alterations.of_view,
     "compact": definitions.compact,
     "open": definitions.leave_open,
 }

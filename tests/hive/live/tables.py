@@ -48,6 +48,7 @@ class Table:
         migrated: it was plain once.
         by_position: readers of its release find the columns of a file by their places, not by their names.
         former: columns that it had under names that it has no more.
+        view: it is a materialized view of the table with this root.
     """
 
     root: str
@@ -63,6 +64,7 @@ class Table:
     migrated: bool = False
     by_position: bool = False
     former: Columns = field(default_factory=list)
+    view: str = ""
     stored: dict[str, Stored] = field(default_factory=dict)
 
     @property

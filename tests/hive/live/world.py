@@ -26,6 +26,25 @@ delivered.
 """
 
 
+MORE = (
+    ("hive.exec.orc.split.strategy", "HYBRID", ("BI", "ETL"), "34"),
+    ("hive.txn.strict.locking.mode", "true", ("false",), "34"),
+    ("hive.txn.xlock.iow", "true", ("false",), "34"),
+    ("hive.exec.orc.base.delta.ratio", "8", ("1",), "34"),
+    ("hive.acid.direct.insert.enabled", "true", ("false",), "4"),
+    ("hive.txn.write.acid.version.file", "true", ("false",), "4"),
+    ("hive.txn.acid.dir.cache.duration", "120", ("0",), "4"),
+    ("hive.txn.filter.delete.events", "true", ("false",), "4"),
+    ("hive.optimize.acid.meta.columns", "true", ("false",), "4"),
+    ("hive.txn.xlock.write", "true", ("false",), "4"),
+    ("hive.txn.xlock.mergeinsert", "false", ("true",), "4"),
+)
+"""
+More settings of sessions, of which compactor/cli/hive_settings.yaml says that they have no effect: the default, other
+values, the releases that know it.
+"""
+
+
 @dataclass(frozen=True)
 class Step:
     """
@@ -102,10 +121,17 @@ class World:
     @cached_property
     def settings(self) -> dict[str, str]:
         """
-        Of Hive 4's sessions, by the seed: as delivered, all of `SOFT`, without locks for readers, or some of `SOFT`.
+        Of sessions, by the seed: some of `MORE`; of Hive 4 as delivered, all of `SOFT`, without locks for readers, or
+        some of `SOFT`, too.
         """
+        draw = random.Random(f"{self.seed}/more settings")
+        more = {
+            name: draw.choice(others) if draw.random() < 0.25 else default
+            for name, default, others, versions in MORE
+            if self.version in versions
+        }
         if self.version == "3":
-            return {}
+            return more
         draw = random.Random(f"{self.seed}/settings")
         some = (
             [True, False, False, False],
@@ -113,7 +139,7 @@ class World:
             [True, False, False, False],
             [draw.random() < 0.5 for _ in SOFT],
         )[self.seed % 4]
-        return {
+        return more | {
             name: str(on).lower()
             for name, on in zip((*SOFT.values(), LOCKLESS), (*some, self.seed % 4 == 2), strict=True)
         }
@@ -142,6 +168,13 @@ class World:
     def soft(self, kind: str) -> bool:
         """Whether such a statement leaves what it removes to the Cleaner."""
         return self.lockless or self.settings.get(SOFT.get(kind, "")) == "true"
+
+    def cascades(self, table: Table) -> int | None:
+        """
+        1 where partitions must get each change of their table's columns: of a full ACID table Hive 3.1's own job
+        writes only those of the partition's list (docs/testing.md).
+        """
+        return 1 if self.both and self.version == "3" and table.style != "insert-only" else None
 
     def draw(self, number: int) -> random.Random:
         """Random numbers of a step."""

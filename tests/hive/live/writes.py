@@ -133,7 +133,11 @@ def merge(world: World, step: Step, table: Table, draw: random.Random) -> Action
 
 def multi(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
     """FROM a table INSERT INTO this one and another: one transaction, one job."""
-    others = [other for root, other in sorted(world.tables.items()) if root != table.root and other.style != "plain"]
+    others = [
+        other
+        for root, other in sorted(world.tables.items())
+        if root != table.root and other.style != "plain" and not other.view
+    ]
     if table.style == "plain" or not others:
         return None
     other, source = draw.choice(others), world.tables[draw.choice(sorted(world.tables))]
