@@ -17,8 +17,8 @@ from tests.hive.server.hive import HiveError, HiveServer
 
 NOT_FOLLOWED = {"ctas", "import", "convert", "view", "open", "compact"}
 """
-Steps that make other tables, or ask for a compaction. CONCATENATE asks for one of a full ACID table, and waits until it
-has ended: of a twin that would be for ever.
+Steps that make other tables, or ask for a compaction. CONCATENATE asks for one of a transactional table, and waits
+until it has ended (`AlterTableConcatenateAnalyzer.compactAcidTable`): of a twin that would be for ever.
 """
 MOST = 2
 """Partitions of a twin that Hive's own compactor takes."""
@@ -50,7 +50,7 @@ class Twins:
         took = outcome == action.effect
         if step.kind == "create" and took and self.root is None:
             self.root = action.table.root
-        asks = step.kind in NOT_FOLLOWED or (step.kind == "concatenate" and action.table.style == "full")
+        asks = step.kind in NOT_FOLLOWED or (step.kind == "concatenate" and action.table.style != "plain")
         if not took or asks or self.root is None:
             return
         if action.table.root != self.root and (action.also is None or action.also.root != self.root):
