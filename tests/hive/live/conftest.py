@@ -17,7 +17,7 @@ from tests.hive.live.compared import Difference
 from tests.hive.live.history import History
 from tests.hive.live.shrinking import shrink
 from tests.hive.live.steps import choose
-from tests.hive.live.world import ASCII_VALUES, VALUES, Step, World
+from tests.hive.live.world import ASCII_VALUES, MORE, VALUES, Step, World
 from tests.hive.server.hive import HiveServer, hive_server
 from tests.hive.server.jars import UnavailableError
 from tests.metastore.databases import mariadb, postgres  # noqa: F401 - fixtures
@@ -137,6 +137,9 @@ class Pair:
         for table in history.world.tables.values():
             if table.view:  # else CASCADE is refused
                 self.hive.sql(f"drop materialized view if exists {table.full_name}")
+        delivered = [f"set {name}={value}" for name, value, _, versions in MORE if self.hive.version in versions]
+        for server, session in ((self.hive, "main"), (self.readers, "held reader")):  # other tests use them, too
+            server.sql(*delivered, session=session)
         for database in history.world.databases:
             self.hive.sql(f"drop database {database} cascade")
 
