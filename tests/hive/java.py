@@ -3,6 +3,7 @@ Small Java programs of the tests over Hive's own jars: built once by Maven and j
 are started.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -74,6 +75,54 @@ def java(classpath, *, heap, zone="UTC"):
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
     ]
     return [*command, f"-Duser.timezone={zone}", "-cp", classpath]
+
+
+class Served:
+    """
+    A program that answers each line of its input with lines that begin with R, then one that begins with D, or with E
+    and an exception. Started when it is first asked; use as a context manager.
+
+    Args:
+        error: raised with the program's exception.
+    """
+
+    def __init__(self, command, error):
+        self._command = command
+        self._error = error
+        self._process = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._process is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            self._process.wait()
+            self._process.stdout.close()
+
+    def ask(self, line):
+        """The answer, without the letters before its lines."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                errors="backslashreplace",
+                env=os.environ | {"LC_ALL": "C.UTF-8"},
+            )
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answers = []
+        for answer in self._process.stdout:
+            if answer[0] == "D":
+                return answers
+            if answer[0] == "E":
+                raise self._error(answer[1:].rstrip())
+            answers.append(answer[1:].rstrip("\n"))
+        raise AssertionError(f"the JVM died with exit code {self._process.wait()}")
 
 
 def _run(what, command):

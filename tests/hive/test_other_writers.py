@@ -3,6 +3,9 @@ Files that Hive 3 and 4 didn't write: each reads the same for Hive after a compa
 """
 
 import shutil
+from collections import Counter
+from contextlib import ExitStack
+from functools import cache, partial
 
 import pyorc
 import pytest
@@ -13,10 +16,12 @@ from compactor.orc.format.tail import read_tail
 from compactor.reasons import Reason
 from compactor.storage.local_fs.files import LocalReader
 from tests.compacting import compact_directory
+from tests.foreign import ORC, SMALL, Readers
 from tests.hive.java import UnavailableError
 from tests.hive.reader import HiveReader, JudgeError
-from tests.hive.writers import OLD_HIVES, RELEASES, examples, write, write_as_hive
+from tests.hive.writers import OLD_HIVES, RELEASES, OrcError, OrcReader, examples, write, write_as_hive
 from tests.needs import missing
+from tests.unit.orc.files import rows_of
 
 pytestmark = pytest.mark.hive
 ZONES = ("UTC", "Asia/Kolkata", "America/New_York", "GMT+05:30")
@@ -55,16 +60,103 @@ def apache(tmp_path_factory):
         missing(str(error))
 
 
+@pytest.fixture(scope="module")
+def javas():
+    """ORC's Java readers by release: that of Hive 3.1, and the newest."""
+    with ExitStack() as stack:
+        try:
+            yield {release: stack.enter_context(OrcReader(release)) for release in ("1.5.13", RELEASES[-1])}
+        except UnavailableError as error:
+            missing(str(error))
+
+
+@pytest.fixture(scope="module")
+def readers(javas, tmp_path_factory):
+    """ORC's Java readers, and its C++ reader."""
+    path = tmp_path_factory.mktemp("read") / "file.orc"
+
+    def by_java(java, data):
+        path.write_bytes(data)
+        try:
+            return java.rows(path)
+        except OrcError:
+            return None
+
+    def by_cpp(data):
+        try:
+            return list(map(repr, rows_of(data)))
+        except (pyorc.ParseError, RuntimeError, ValueError, OverflowError):  # RuntimeError: a zone that only Java knows
+            return None
+
+    found = {f"ORC {release}": partial(by_java, java) for release, java in javas.items()}
+    return Readers({**found, "C++": by_cpp})
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Files of a release of ORC's Java library, in JVMs of several zones, and those of an old Hive; each made once."""
+
+    @cache
+    def of(release):
+        folder = tmp_path_factory.mktemp(release)
+        if release in RELEASES:
+            made(release, "zones", folder, 300, 1, 9999, "true", *ZONES)
+            return [(folder / str(number) / "000000_0").read_bytes() for number in range(len(ZONES))]
+        files = []
+        for number, kinds in enumerate(kinds_of(release)):
+            old_table(release, folder / str(number), [(f"c{place}", kind) for place, kind in enumerate(kinds)])
+            files.append((folder / str(number) / "000000_0").read_bytes())
+        return files
+
+    return of
+
+
+def values(java, files):
+    """The rows of files by a reader of ORC's, without their order."""
+    return Counter(row for file in files for row in java.rows(file))
+
+
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_release_of_java_orc(hive_4, tmp_path, release):
-    """Original files of each release, in JVMs of several zones; Hive reads the compacted table as it read them."""
-    made(release, "zones", tmp_path, 300, 1, 9999, "true", *ZONES)
-    for number in range(len(ZONES)):
+def test_every_release_of_java_orc(hive_4, javas, tmp_path, written, release):
+    """
+    Original files of each release, in JVMs of several zones; Hive reads the compacted table as it read them, and so
+    does the newest reader of ORC.
+    """
+    for number, file in enumerate(written(release)):
         location = tmp_path / str(number)
+        location.mkdir()
+        (location / "000000_0").write_bytes(file)
         before = hive_4.rows(location, schema(COLUMNS))
         assert len(before) == 300
+        seen = values(javas[RELEASES[-1]], [location / "000000_0"])
         compact_directory(location, COLUMNS)
         assert hive_4.rows(location, schema(COLUMNS)) == before, (release, ZONES[number])
+        assert values(javas[RELEASES[-1]], location.glob("base_*/bucket_*")) == seen
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_insert_only_tables_of_every_writer(tmp_path, written, readers, small):
+    """
+    Files of each release of ORC's Java library and of each old Hive, alone, twice and beside those of all others: one
+    file comes out that each reader reads as before, or they are carried over.
+    """
+    sizes = {"splice": {"min_stripe_bytes": SMALL[small]}}
+    everything = []
+    for release in (*RELEASES, *OLD_HIVES):
+        files = written(release)
+        everything += files[:2]
+        readers.require_unchanged(tmp_path / release / "alone", files[:1], ORC, **sizes)
+        outcome = readers.require_unchanged(tmp_path / release / "twice", [*files, b"", *files], ORC, **sizes)
+        joined = sorted(number for numbers in outcome.joined for number in numbers)
+        if release in {"1.4.4", "1.5.13", "1.6.14", "1.8.5", "2.2.2", "2.3.1"}:
+            assert joined == list(range(2 * len(files) + 1)), (release, outcome)
+    readers.require_unchanged(tmp_path / "all", [*everything, *everything], ORC, **sizes)
+
+
+def kinds_of(release):
+    """Types of the columns of tables of an old Hive."""
+    kinds = (*TYPES, *(NEWER[name] for name in OLD_HIVES[release]), *(NESTED[1:] if release == "0.11.0" else NESTED))
+    return (kinds, UNION) if release != "0.11.0" else (kinds,)
 
 
 def old_table(release, location, columns):
@@ -77,13 +169,13 @@ def old_table(release, location, columns):
 
 
 @pytest.mark.parametrize("release", OLD_HIVES)
-def test_every_release_of_hive_whose_writer_was_its_own(hive_4, tmp_path, release):
+def test_every_release_of_hive_whose_writer_was_its_own(hive_4, tmp_path, written, release):
     """Hive reads the compacted table as it read that one."""
-    kinds = (*TYPES, *(NEWER[name] for name in OLD_HIVES[release]), *(NESTED[1:] if release == "0.11.0" else NESTED))
-    for kinds_of_one in (kinds, UNION) if release != "0.11.0" else (kinds,):
-        location = tmp_path / str(len(kinds_of_one))
-        columns = [(f"c{number}", kind) for number, kind in enumerate(kinds_of_one)]
-        old_table(release, location, columns)
+    for kinds, file in zip(kinds_of(release), written(release), strict=True):
+        location = tmp_path / str(len(kinds))
+        location.mkdir()
+        (location / "000000_0").write_bytes(file)
+        columns = [(f"c{number}", kind) for number, kind in enumerate(kinds)]
         before = hive_4.rows(location, schema(columns))
         assert len(before) == 2_000
         compact_directory(location, columns)

@@ -10,10 +10,10 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from tests.hive.java import PROJECT, UnavailableError, built, java
+from tests.hive.java import PROJECT, Served, UnavailableError, built, java
 
 SOURCE = Path(__file__).parent / "writers"
-RELEASES = ("1.2.3", "1.3.4", "1.4.4", "1.5.13", "1.6.14", "1.8.5", "2.2.2")
+RELEASES = ("1.2.3", "1.3.4", "1.4.4", "1.5.13", "1.6.14", "1.8.5", "2.2.2", "2.3.1")
 EXAMPLES = "2.2.2"
 OLD_HIVES = {
     "0.11.0": (),
@@ -27,6 +27,32 @@ OLD_HIVES = {
 Releases of Hive whose ORC writer was its own, and the types that came after the first of them (decimals with a
 precision).
 """
+
+
+class OrcError(Exception):
+    """ORC's Java library threw it."""
+
+
+class OrcReader(Served):
+    """
+    ORC's Java reader of one release, in a JVM of the time zone UTC.
+
+    Raises:
+        UnavailableError: it can't be built here.
+    """
+
+    def __init__(self, release):
+        command = java(":".join(map(str, built(SOURCE, release))), heap="512m")
+        super().__init__([*command, "Files", "rows"], OrcError)
+
+    def rows(self, path):
+        """
+        A file's rows as lines; of a full-ACID file the values of the table's columns.
+
+        Raises:
+            OrcError: this release can't read it.
+        """
+        return self.ask(str(path))
 
 
 def write(release, *arguments):

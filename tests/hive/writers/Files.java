@@ -1,7 +1,11 @@
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.sql.Timestamp;
 import java.util.Arrays;
 import java.util.Random;
+import java.util.Scanner;
 import java.util.TimeZone;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -31,6 +35,7 @@ import org.apache.orc.Writer;
  * acid FILE ZONE OPERATION ORIGINAL CURRENT FIRST TIME...: a full-ACID file with a row for each local time; row ids count from FIRST.
  * find FILE ACID: how many timestamps the column t of a file has, and how many of them a predicate doesn't find in a full-ACID file.
  * odd DIRECTORY: files with values that Hive itself never writes.
+ * rows: for each path on its input the rows of that file, lines that begin with R, then one that begins with D, or with E and an exception; of full-ACID files only what stands in "row".
  */
 public final class Files {
   private static final String ACID =
@@ -66,6 +71,9 @@ public final class Files {
         break;
       case "find":
         find(args[1], args[2]);
+        break;
+      case "rows":
+        rows();
         break;
       case "odd":
         odd(args[1]);
@@ -191,6 +199,34 @@ public final class Files {
       }
     }
     return false;
+  }
+
+  private static void rows() throws Exception {
+    Scanner paths = new Scanner(System.in, "UTF-8");
+    PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
+    while (paths.hasNextLine()) {
+      try {
+        Reader file = reader(paths.nextLine());
+        VectorizedRowBatch batch = file.getSchema().createRowBatch();
+        RecordReader source = file.rows();
+        int first = file.getSchema().getFieldNames().contains("originalTransaction") ? 5 : 0;
+        StringBuilder line = new StringBuilder();
+        while (source.nextBatch(batch)) {
+          for (int row = 0; row < batch.size; row++) {
+            line.setLength(0);
+            for (int column = first; column < batch.numCols; column++) {
+              batch.cols[column].stringifyValue(line.append(column == 0 ? "[" : first > 0 ? "" : ", "), row);
+            }
+            answers.println("R" + line.append(first == 0 ? "]" : "").toString().replace("\n", "\\n"));
+          }
+        }
+        source.close();
+        answers.println("D");
+      } catch (Throwable error) {
+        answers.println("E" + String.valueOf(error).replace('\n', ' '));
+      }
+      answers.flush();
+    }
   }
 
   private static void odd(String directory) throws Exception {

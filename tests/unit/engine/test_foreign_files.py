@@ -24,32 +24,15 @@ from compactor.orc.format.tail import read_stripe_footer, read_tail
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import Splicer
 from compactor.parquet import assembly, fields, thrift
-from compactor.parquet.footer import read_footer
-from compactor.parquet.pages import pages
-from compactor.parquet.row_group import load
 from compactor.planning.facts import StoredAs
 from tests import strategies
-from tests.compacting import ORC_INPUT, compact_directory, deltas_of, go_through, insert_only_compaction
+from tests.compacting import compact_directory, go_through, insert_only_compaction
+from tests.foreign import ORC, PARQUET, compacted, places, rows
 from tests.unit.orc.files import MemorySink
 from tests.unit.parquet.files import bits, with_footer, written
 
-PARQUET = StoredAs("org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat", None)
-ORC = StoredAs(ORC_INPUT, None)
 AVRO = StoredAs("org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat", None)
 TEXT = StoredAs("org.apache.hadoop.mapred.TextInputFormat", "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe")
-
-
-def compacted(location, files, stored, **sections):
-    """Compact files of one table; the new files as bytes by name, and the plan's one output."""
-    deltas_of(location, files)
-    compaction = insert_only_compaction(location, stored, **sections)
-    try:
-        published = go_through(compaction)
-    finally:
-        compaction.discard()
-    (output,) = published.staged.plan.outputs
-    made = {path.name: path.read_bytes() for path in (location / output.name).iterdir() if path.name[0] != "_"}
-    return made, output
 
 
 def table(first, count=60):
@@ -71,15 +54,6 @@ def duck(data):
     )
 
 
-def rows(data):
-    """Rows of a file, as bits, or None where Arrow can't read it."""
-    try:
-        found = parquet.ParquetFile(io.BytesIO(data)).read(use_threads=False)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
-    return [repr(row) for row in zip(*(bits(column) for column in found.columns), strict=True)]
-
-
 def orc(kind="struct<a:int,b:string>", values=(), **options):
     sink = io.BytesIO()
     with pyorc.Writer(sink, kind, **options) as writer:
@@ -95,20 +69,6 @@ OPTIONS = [
 ]
 GOOD = [[written(table(n * 60), **options) for n in range(3)] for options in OPTIONS]
 GOOD += [[duck(file) for file in files] for files in GOOD]
-
-
-def places(data):
-    """The bytes of a file that aren't values: page headers, and all from the last page on."""
-    reader = MemoryReader(data)
-    found, last = list[int](), 0
-    for group in read_footer(reader).row_groups:
-        for chunk, stored in zip(group.chunks, load(reader, group).stored, strict=True):
-            at = 0
-            for page in pages(stored):
-                found += range(chunk.begin + at, chunk.begin + page.begin)
-                at = page.end
-            last = max(last, chunk.begin + at)
-    return [*found, *range(last, len(data))]
 
 
 PLACES = [[places(file) for file in files] for files in GOOD]
