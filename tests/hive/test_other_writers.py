@@ -134,6 +134,7 @@ def test_every_release_of_java_orc(hive_4, javas, tmp_path, written, release):
         assert values(javas[RELEASES[-1]], location.glob("base_*/bucket_*")) == seen
 
 
+@pytest.mark.timeout(900)  # all writers may have to be built first
 @pytest.mark.parametrize("small", SMALL)
 def test_insert_only_tables_of_every_writer(tmp_path, written, readers, small):
     """

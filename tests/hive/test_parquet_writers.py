@@ -18,7 +18,7 @@ from tests.hive.java import PROJECT, UnavailableError
 from tests.hive.parquet import RELEASES, ParquetError, ParquetJava, encrypts
 from tests.needs import missing
 
-pytestmark = pytest.mark.hive
+pytestmark = [pytest.mark.hive, pytest.mark.timeout(900)]  # whichever comes first has the writers built
 USUAL = ("1.7.0", "1.8.1", "1.10.1", "1.13.1", "1.18.1")
 """
 Releases in `make test`: before and after texts got minimum and maximum that hold (PARQUET-251), those of Hive 3.1 and
