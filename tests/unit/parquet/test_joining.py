@@ -9,16 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from compactor.errors import CorruptFileError
+from compactor.errors import CorruptFileError, VerificationError
 from compactor.handles import MemoryReader
 from compactor.parquet import fields, recoding, thrift
 from compactor.parquet.assembly import indexes
+from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join
 from compactor.parquet.soundness import require_sound
 from tests import strategies
 from tests.unit.orc.files import MemorySink
-from tests.unit.parquet.files import bits, joined, opened, piece, rows, with_footer, written
+from tests.unit.parquet.files import (
+    bits,
+    by_pandas,
+    counted,
+    joined,
+    opened,
+    piece,
+    rows,
+    told_by_pandas,
+    with_footer,
+    written,
+)
 
 
 @settings(max_examples=150)
@@ -285,6 +297,35 @@ def test_zero_rows():
         full = written(simple(0))
         made, _ = joined([piece(file, recode=recode) for file in (none, full, zero, full, none)])
         assert opened(made).read().column("n").to_pylist() == [*range(500)] * 2
+
+
+@pytest.mark.parametrize("recode", [False, True])
+def test_an_index_that_pandas_counts_is_counted_anew(recode):
+    """
+    Files that pandas wrote differ in the range of their index. They share a file, which says nothing of a range: one of
+    a single file would be none of all rows. So do files without an index, and one whose footer fits by chance.
+    """
+    tables = [simple(first, 100).select(["n"]) for first in (0, 100, 200, 300)]
+    indexes = [counted(0, 100), counted(100, 200), counted(0, 400, "id"), []]
+    files = [written(by_pandas(*both)) for both in zip(tables, indexes, strict=True)]
+    made, result = joined([piece(file, recode=recode) for file in files])
+    assert opened(made).read().column("n").to_pylist() == list(range(400))
+    assert result.row_groups == (1 if recode else 4)
+    (expected, _), found = told_by_pandas(files[3]), told_by_pandas(made)
+    assert found == [expected, expected]
+    assert opened(made).schema_arrow.names == ["n"]
+
+
+def test_metadata_of_one_files_rows_are_found_out():
+    """A joined file that says the range of one of its sources isn't what they make together."""
+    files = [written(by_pandas(simple(first, 100), counted(first, first + 100))) for first in (0, 100)]
+    pieces = [piece(file, recode=False) for file in files]
+    made, _ = joined(pieces)
+    said = thrift.decode(files[0][-8 - int.from_bytes(files[0][-8:-4], "little") : -8], 0, {})[0]
+    wrong = with_footer(made, lambda footer: footer.update({fields.FILE_KEY_VALUES: said[fields.FILE_KEY_VALUES]}))
+    assert read_footer(MemoryReader(wrong)).family == pieces[0].footer.family
+    with pytest.raises(VerificationError, match="its metadata are those of one file's rows"):
+        check(MemoryReader(wrong, "result"), pieces)
 
 
 def test_only_some_row_groups_of_a_file_are_taken():
