@@ -248,7 +248,7 @@ def plan_whole_files(
         selection,
         (output,),
         tuple(inputs),
-        FormatSpec(stripe_bytes=sizes.part),
+        FormatSpec(stripe_bytes=sizes.part, columns_by=spec.columns_by),
         DeleteScope.NONE,
         location=location,
         delete_bytes=0,
