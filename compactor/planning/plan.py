@@ -69,7 +69,7 @@ def prepare(selection: Selection, facts: Mapping[str, FileFacts]) -> PreparedPla
     inserts: list[SegmentSource] = []
     counted: dict[tuple[str, int], int] = {}
     for file in selection.inserts:
-        if file.role is FileRole.ORIGINAL and file.length == 0:
+        if file.empty:
             continue
         known = facts[file.path]
         check_file(selection.spec, file, known)
