@@ -19,7 +19,7 @@ def join_files(inputs: Sequence[Path], target: Path) -> bool:
     then.
     """
     rows, schemas = [], set()
-    for path in inputs:
+    for path in (one for one in inputs if one.stat().st_size):
         with path.open("rb") as file:
             reader = pyorc.Reader(file, converters=CONVERTERS)
             schemas.add(str(reader.schema))

@@ -628,7 +628,7 @@ def lives(*, long: bool = False, readers: bool = False, joins: bool = False) -> 
     """
     step = st.one_of(_happenings(readers=readers, joins=joins))
     pieces = [st.lists(step, max_size=10) for _ in range(8 if long else 3)]  # of five steps on average, each
-    files = st.tuples(st.sampled_from((3, 1, 7, 30)), st.sampled_from((0, 0, 0, 1)))
+    files = st.tuples(st.sampled_from((3, 1, 7, 30, 0)), st.sampled_from((0, 0, 0, 1)))
     return st.builds(
         Life,
         steps=st.tuples(*pieces).map(lambda lists: [one for piece in lists for one in piece]),
@@ -651,11 +651,12 @@ def _happenings(*, readers: bool, joins: bool) -> list[SearchStrategy[Step]]:
     at_once = st.sampled_from(("commit", "commit", "commit", "commit", "commit", "abort"))
     place, which = st.sampled_from((0, 0, 0, 1, 2, 3, 4, 5)), st.integers(0, 3)
     modulus, rest = st.integers(2, 7), st.integers(0, 3)
+    empty = st.sampled_from((False, False, False, True))
     transaction = st.tuples(st.integers(0, 12), st.sampled_from(("commit", "commit", "abort", "open")))
     batch = st.lists(transaction, min_size=1, max_size=4).map(tuple)
     kind = st.sampled_from(("major", "minor"))
     often: list[tuple[int, Callable[[], SearchStrategy[Step]]]] = [
-        (4, lambda: st.builds(happens.Insert, st.sampled_from((1, 3, 10, 60)), st.integers(1, 3), place, end)),
+        (4, lambda: st.builds(happens.Insert, st.sampled_from((1, 3, 10, 60)), st.integers(1, 3), place, end, empty)),
         (5 if joins else 2, lambda: st.builds(happens.Stream, batch, place)),
         (3, lambda: st.builds(happens.End, which, st.booleans())),
         (1 if joins else 2, lambda: st.builds(happens.Delete, modulus, rest, end)),
@@ -668,9 +669,9 @@ def _happenings(*, readers: bool, joins: bool) -> list[SearchStrategy[Step]]:
         often += [
             (2, lambda: st.builds(happens.Update, modulus, rest, end)),
             (1, lambda: st.builds(happens.Merge, st.integers(4, 9), place, end)),
-            (1, lambda: st.builds(happens.Overwrite, st.sampled_from((0, 5, 20)), place, at_once)),
+            (1, lambda: st.builds(happens.Overwrite, st.sampled_from((0, 5, 20)), place, at_once, empty)),
             (1, lambda: st.builds(happens.Truncate, place, at_once)),
-            (1, lambda: st.builds(happens.Load, st.integers(1, 15), st.booleans(), place, at_once)),
+            (1, lambda: st.builds(happens.Load, st.integers(1, 15), st.booleans(), place, at_once, empty)),
             (1, lambda: st.just(happens.AddColumn())),
         ]
     if readers:

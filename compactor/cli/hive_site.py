@@ -268,7 +268,7 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
     if (provider := first((_CREDENTIALS,))) is not None:
         notes += [_from_credentials(store, provider, first((_OPENED_BY,))) for store in provider.values]
     wanted = dict(_SETTINGS)
-    if _DELAY in found and found[_DELAY].value.lower() == "true":
+    if _DELAY in found and truth(found[_DELAY]):
         wanted["cleaner.retention_seconds"] = ((_RETENTION,), _in_seconds())
     for key, (names, convert) in wanted.items():
         if (one := first(names)) is None:
@@ -317,16 +317,16 @@ def orc_columns(found: Mapping[str, Property]) -> Property | None:
     Without schema evolution Hive 4 finds columns by their names in queries without a job, and by their places in jobs.
     Source: Hive 4's FetchOperator.ensureCorrectSchemaEvolutionConfigs.
     """
-    said = {name: one for name in (_POSITIONAL, _EVOLUTION) if (one := found.get(name)) and _truth(one) is not None}
-    by_position = _truth(said[_POSITIONAL]) if _POSITIONAL in said else None
-    if _EVOLUTION in said and not _truth(said[_EVOLUTION]) and by_position is not False:
+    said = {name: one for name in (_POSITIONAL, _EVOLUTION) if (one := found.get(name)) and truth(one) is not None}
+    by_position = truth(said[_POSITIONAL]) if _POSITIONAL in said else None
+    if _EVOLUTION in said and not truth(said[_EVOLUTION]) and by_position is not False:
         return replace(said[_EVOLUTION], value="both")
     if by_position is None:
         return None
     return replace(said[_POSITIONAL], value="position" if by_position else "name")
 
 
-def _truth(one: Property) -> bool | None:
+def truth(one: Property) -> bool | None:
     """As Hadoop's Configuration.getBoolean: anything else is the default."""
     return {"true": True, "false": False}.get(one.value.strip().lower())
 

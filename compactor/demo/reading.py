@@ -92,6 +92,8 @@ def _events(
     location: Path, listed: ListedDir, columns: Sequence[str]
 ) -> Iterator[tuple[int, tuple[int, int, int], int, object]]:
     for file in data_files(listed, insert_only=False):
+        if not file.length:
+            continue
         with (location / file.path).open("rb") as handle:
             reader = pyorc.Reader(handle)
             if len(reader.schema.fields) != _EVENT_FIELDS or parse_bucket_file(file.name) is None:
@@ -108,6 +110,8 @@ def _originals(
     for file in state.originals:
         name = parse_original_file(file.name)
         assert name is not None
+        if not file.length:
+            continue
         with (location / file.path).open("rb") as handle:
             reader = pyorc.Reader(handle)
             for row in _in_order(reader, reader.schema, columns):

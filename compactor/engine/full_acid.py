@@ -45,7 +45,7 @@ def plan_full_acid(
     Raises:
         RefusedError: with its reason; nothing was written.
     """
-    wanted = [file for file in selection.all_files if not (file.role is FileRole.ORIGINAL and file.length == 0)]
+    wanted = [file for file in selection.all_files if not file.empty]
     reads = read_tails(storage, location, wanted, zones=selection.layout is LayoutVersion.HIVE_3)
     tails: dict[str, Tail] = {read.file.path: read.tail for read in reads if read.tail is not None}
     columns = row_type(selection.spec.columns)

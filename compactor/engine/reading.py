@@ -84,7 +84,7 @@ class PartitionReading:
         write_ids = snapshot.write_ids
         state = resolve(listing, write_ids, snapshot.txns, snapshot.layout)
         self._selection = everything(state, spec, snapshot.layout, write_ids)
-        reads = read_tails(storage, self.location, [file for file in self._selection.all_files if file.length])
+        reads = read_tails(storage, self.location, [file for file in self._selection.all_files if not file.empty])
         prepared = prepare(
             self._selection, {read.file.path: file_facts(read, self.row, spec.columns_by) for read in reads}
         )

@@ -9,7 +9,7 @@ Source: docs/orc.md, "Files without ACID columns"; Java's OrcFile.mergeFiles.
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -73,6 +73,23 @@ class Joined:
     recoded_bytes: int
     origins: tuple[tuple[int, int] | None, ...]
     digest: Digest
+
+
+def named(tail: Tail, names: Sequence[str]) -> Tail:
+    """
+    A tail with the table's names for the columns, whose places they keep: for readers that find columns by their places,
+    names are nothing that keeps files apart. The same tail where the file has columns that the table lacks.
+
+    Args:
+        names: of the table's columns.
+    """
+    found = tail.footer.types[0].field_names
+    if list(found) == list(names[: len(found)]) or len(found) > len(names) or tail.tree.kind is not Kind.STRUCT:
+        return tail
+    footer = pb.Footer()
+    footer.CopyFrom(tail.footer)
+    footer.types[0].field_names[:] = names[: len(found)]
+    return replace(tail, footer=footer)
 
 
 Manner = tuple[str, tuple[str, ...]]

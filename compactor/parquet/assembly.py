@@ -126,7 +126,7 @@ class Assembly:
         ]
         model, parts, before = self._model, list[bytes](), 0
         for number, (kind, *_) in model.places.items():
-            value = model.value(number)
+            value = model.shared(number)
             if number == fields.FILE_ROWS:
                 value = thrift.encoded_integer(self.rows)
             elif number == fields.FILE_ROW_GROUPS:

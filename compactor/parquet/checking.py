@@ -64,6 +64,8 @@ def check(result: RandomReader, pieces: Sequence[Piece]) -> None:
     ]
     if any(piece.footer.family != footer.family for piece in pieces):
         raise _differs(result, "schema, metadata or writer aren't those of its sources")
+    if footer.value(fields.FILE_KEY_VALUES) != footer.shared(fields.FILE_KEY_VALUES):
+        raise _differs(result, "its metadata are those of one file's rows")
     rows = sum(source.group.rows for source in sources)
     if footer.rows != rows:
         raise _differs(result, f"it has {footer.rows} rows, its sources have {rows}")

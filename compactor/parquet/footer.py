@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
-from compactor.parquet import fields, structs, thrift, view, writers
+from compactor.parquet import fields, key_values, structs, thrift, view, writers
 from compactor.parquet.fields import MAGIC
 from compactor.parquet.row_group import Chunk, RowGroup, packed, shared
 from compactor.parquet.schema import Leaf, Schema, read_schema, type_ordered
@@ -61,7 +61,8 @@ class Footer:
         length: bytes of the file.
         rows: number of rows; 0 where `carried` says that they aren't known.
         row_groups: in the order of the file; empty where `carried` says that they weren't read.
-        family: hex digest of everything in the footer but its row groups: only files of one family may share a file.
+        family: hex digest of everything in the footer but its row groups and what is true of its own rows only: only
+            files of one family may share a file.
         carried: why the file can only be carried over whole, or None.
         kept: why its row groups can be copied but not encoded anew, or None.
         data: the footer's bytes.
@@ -90,6 +91,11 @@ class Footer:
         """The bytes of a field of the footer; none where the footer hasn't got the field."""
         _, begin, end = self.places.get(number, (0, 0, 0))
         return self.data[begin:end]
+
+    def shared(self, number: int) -> bytes:
+        """The same in a file whose rows come from several files."""
+        found = self.value(number)
+        return key_values.shared(found) if number == fields.FILE_KEY_VALUES else found
 
     def describe(self, index: int) -> Struct:
         """Decode the description of a row group, with its chunks as structs and their metadata as structs."""
@@ -154,7 +160,11 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
         judge.carried = "its columns are encrypted"
     if judge.carried is None:
         _require_arrow(data, rows, [group.rows for group in groups])
-    carried = judge.carried or writers.carried(created_by, judge.codecs, judge.encodings)
+    carried = (
+        judge.carried
+        or writers.carried(created_by, judge.codecs, judge.encodings)
+        or key_values.carried(data[slice(*places.get(fields.FILE_KEY_VALUES, (0, 0, 0))[1:])])
+    )
     kept = (
         judge.kept
         or writers.kept(created_by, judge.codecs)
@@ -318,8 +328,11 @@ def _family(data: bytes, places: dict[int, Span]) -> str:
     digest = blake2b(digest_size=8)
     for number, (kind, begin, end) in places.items():
         if number not in {fields.FILE_ROWS, fields.FILE_ROW_GROUPS}:
-            digest.update(f"{number} {kind} {end - begin};".encode())
-            digest.update(data[begin:end])
+            value = data[begin:end]
+            if number == fields.FILE_KEY_VALUES:
+                value = key_values.shared(value)
+            digest.update(f"{number} {kind} {len(value)};".encode())
+            digest.update(value)
     return digest.hexdigest()
 
 

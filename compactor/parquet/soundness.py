@@ -3,14 +3,18 @@ Whether the row groups of a file can be read as its footer says, without decodin
 
 A reader of a joined file reads all of it: a page header, a page index or a Bloom filter that isn't sound in one source
 would take the rows of the others along. So each header is parsed, and what several places say alike is compared: sizes,
-counts, encodings, places of pages. Checksums are verified where there are any. Damage inside values stays what it was.
+counts, encodings, places of pages. Checksums are verified where there are any. Of columns whose values repeat, the levels
+that begin a row are counted: readers of a whole file read lists on from one row group to the next, so that one level too
+few moves the lists of all rows after it, in other files' row groups too. Damage inside values stays what it was.
 Source: parquet.thrift; parquet-mr's ParquetFileReader, ColumnIndexBuilder and OffsetIndexBuilder; BloomFilter.md.
 """
 
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+import numpy as np
 
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
@@ -49,6 +53,7 @@ _LEVELS: Final = frozenset({RLE, BIT_PACKED})
 _NONE: Final = 0
 _SNAPPY: Final = 1
 _LZO: Final = 3
+_LZ4: Final = 5
 _LZ4_RAW: Final = 7
 _BEGINNINGS: Final = {2: b"\x1f\x8b", 6: b"\x28\xb5\x2f\xfd"}
 """How data in gzip and zstd begin."""
@@ -67,12 +72,13 @@ _BLOOM_BLOCK: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column chunk: as described, with its stored bytes and its indexes."""
+    """A column chunk: as described, with its stored bytes and its indexes; `kept` if it is only ever copied."""
 
     leaf: Leaf
     chunk: Chunk
     meta: Struct
     rows: int
+    kept: bool
     stored: Stored
     column_index: bytes
     offset_index: bytes
@@ -118,7 +124,7 @@ def _require_row_groups(reader: RandomReader, footer: Footer, row_groups: Sequen
         )
         for leaf, chunk, one, stored, place in zip(leaves, group.chunks, described, all_stored, places, strict=True):
             meta: Struct = one[fields.CHUNK_META][1]
-            column = _Column(leaf, chunk, meta, group.rows, stored, *place)
+            column = _Column(leaf, chunk, meta, group.rows, footer.kept is not None, stored, *place)
             try:
                 _require_column(column)
                 _require_bloom_filter(bloom_filter(reader, meta))
@@ -133,21 +139,25 @@ def _require_column(column: _Column) -> None:
     chunk, meta = column.chunk, column.meta
     begin, end = extent(meta)
     allowed = _written_as(meta)
-    values = rows = raw = heads = at = 0
+    values = rows = raw = heads = at = dictionary = 0
+    counted = True
     starts = list[tuple[int, int, int]]()
     for number, page in enumerate(pages(column.stored)):
         if page.kind == DICTIONARY_PAGE:
             if number:
                 raise MalformedError("there is a dictionary among the pages of values")
             _require_dictionary(column, page)
+            dictionary = page.end - page.begin
             _require_codec(column, page)
         elif page.kind in {DATA_PAGE_1, DATA_PAGE_2}:
-            # at the dictionary to parquet-mr before 1.12 (PARQUET-1850), Trino before 427, and polars
-            if not starts and meta[fields.META_DATA_PAGE][1] not in {begin, begin + at}:
+            # at the dictionary to parquet-mr before 1.12 (PARQUET-1850), Trino before 427, and polars; DuckDB before
+            # 0.10.2 leaves out the dictionary's header
+            if not starts and meta[fields.META_DATA_PAGE][1] not in {begin, begin + dictionary, begin + at}:
                 raise MalformedError("the first page of values lies elsewhere")
             starts.append((begin + at, page.end - at, rows))
             values += page.values
-            rows += _require_data_page(column, page, allowed)
+            found = _require_data_page(column, page, allowed)
+            rows, counted = rows + (found or 0), counted and found is not None
             _require_codec(column, page)
         if page.crc is not None and zlib.crc32(column.stored[page.begin : page.end]) != page.crc & 0xFFFFFFFF:
             raise MalformedError(f"the page at byte {begin + at} hasn't the checksum that it states")
@@ -156,9 +166,10 @@ def _require_column(column: _Column) -> None:
         at = page.end
     if values != chunk.values:
         raise MalformedError(f"its pages have {values} values instead of {chunk.values}")
-    if column.leaf.levels.count("R") == 0 and rows != column.rows:
+    if counted and rows != column.rows:
         raise MalformedError(f"its pages have {rows} rows instead of {column.rows}")
-    if chunk.raw not in {raw, raw + heads}:
+    unknown = column.kept and not chunk.raw  # DuckDB before 0.6
+    if chunk.raw not in {raw, raw + heads} and not unknown:
         raise MalformedError(f"its pages have {raw} bytes, and headers of {heads}, instead of {chunk.raw}")
     if end != begin + at:
         raise MalformedError("its pages don't fill it")
@@ -180,8 +191,8 @@ def _written_as(meta: Struct) -> frozenset[int]:
     return found if found.isdisjoint(DICTIONARIES) else found | DICTIONARIES
 
 
-def _require_data_page(column: _Column, page: Page, allowed: frozenset[int]) -> int:
-    """Judge a page of values; returns its rows, as far as its header tells."""
+def _require_data_page(column: _Column, page: Page, allowed: frozenset[int]) -> int | None:
+    """Judge a page of values; returns how many rows begin in it, None where that can't be known."""
     header, leaf = page.header, column.leaf
     statistics = 5 if page.kind == DATA_PAGE_1 else 8
     (structs.DATA_PAGE if page.kind == DATA_PAGE_1 else structs.DATA_PAGE_2).require(header)
@@ -194,33 +205,90 @@ def _require_data_page(column: _Column, page: Page, allowed: frozenset[int]) -> 
         levels = {header[number][1] for number, letter in ((3, "OR"), (4, "R")) if set(letter) & set(leaf.levels)}
         if not levels <= _LEVELS or not {header[3][1], header[4][1]} <= KNOWN_ENCODINGS:
             raise MalformedError("a page's levels have an encoding that isn't one of levels")
-        return page.values
+        return _rows_begun(column, page, header[4][1]) if "R" in leaf.levels else page.values
     nulls, rows, lengths = header[2][1], header[3][1], (header[5][1], header[6][1])
     if not (0 <= nulls <= page.values and 0 <= rows <= page.values):
         raise MalformedError(f"a page has {nulls} NULLs and {rows} rows among {page.values} values")
     if min(lengths) < 0 or sum(lengths) > min(page.raw_bytes, page.end - page.begin):
         raise MalformedError(f"a page of {page.end - page.begin} bytes has levels of {sum(lengths)}")
     stored, at = bytes(column.stored[page.begin : page.begin + sum(lengths)]), lengths[1]
+    ends = []
     for data, highest in ((stored[:at], leaf.levels.count("R")), (stored[at:], len(leaf.levels))):
-        _require_levels(data, highest, page.values)
+        zeros, end = _zeros(data, highest, page.values)
+        if highest and end != len(data):
+            raise MalformedError(f"a page's levels of {len(data)} bytes end at byte {end}")
+        ends.append(zeros)
+    if ends[0] != rows and "R" in leaf.levels:
+        raise MalformedError(f"in a page of {rows} rows {ends[0]} begin")
     return int(rows)
 
 
-def _require_levels(data: bytes, highest: int, values: int) -> None:
+def _rows_begun(column: _Column, page: Page, encoding: int) -> int | None:
+    """How many repetition levels of a page of version 1 are 0; None where its codec isn't known here."""
+    content = _inflated(column.stored[page.begin : page.end], column.chunk.codec, page.raw_bytes)
+    if content is None or not page.values:
+        return None if content is None else 0
+    highest = column.leaf.levels.count("R")
+    if encoding == BIT_PACKED:
+        return _zeros_of_bits(content, highest, page.values, "big")
+    length = int.from_bytes(content[:4], "little")
+    if 4 + length > len(content):
+        raise MalformedError(f"a page of {len(content)} bytes has levels of {length}")
+    return _zeros(content[4 : 4 + length], highest, page.values)[0]
+
+
+def _inflated(content: bytes | memoryview, codec: int, raw_bytes: int) -> bytes | None:
+    """As `inflated`, LZ4 in Hadoop's frames too: of each block its bytes, then those that it has compressed."""
+    if codec != _LZ4:
+        return inflated(content, codec, raw_bytes)
+    parts, at, data = list[bytes](), 0, bytes(content)
+    if int.from_bytes(data[:4], "big") > raw_bytes:
+        return inflated(data, _LZ4_RAW, raw_bytes)
+    while at < len(data):
+        raw, stored = (int.from_bytes(data[begin : begin + 4], "big") for begin in (at, at + 4))
+        if raw > raw_bytes or at + 8 + stored > len(data):
+            return inflated(data, _LZ4_RAW, raw_bytes)
+        parts.append(inflated(data[at + 8 : at + 8 + stored], _LZ4_RAW, raw) or b"")
+        at += 8 + stored
+    return b"".join(parts)
+
+
+def _zeros(data: bytes, highest: int, values: int) -> tuple[int, int]:
     """
-    So many levels fill the bytes, in runs of one value and of bits.
+    How many of so many levels are 0, and where the levels end, which stand in runs of one value and of bits.
 
     Source: Encodings.md, "Run Length Encoding / Bit-Packing Hybrid".
     """
-    width, at, left = highest.bit_length(), 0, values if highest else 0
+    width, at, left, zeros = highest.bit_length(), 0, values if highest else 0, 0
     while left > 0:
         number, at = thrift.unsigned_at(data, at)
         count = number >> 1
-        at, left = (at + count * width, left - 8 * count) if number & 1 else (at + (width + 7) // 8, left - count)
-        if not count:
-            raise MalformedError("a page's levels have a run of none")
-    if at != len(data):
-        raise MalformedError(f"a page's levels of {len(data)} bytes end at byte {at}")
+        end = at + (count * width if number & 1 else (width + 7) // 8)
+        if end > len(data):
+            raise MalformedError("a page's levels end too early")
+        if number & 1:
+            zeros += _zeros_of_bits(data[at:end], highest, min(left, 8 * count), "little")
+        elif not any(data[at:end]):
+            zeros += min(left, count)
+        elif int.from_bytes(data[at:end], "little") > highest:
+            raise MalformedError(f"a page has levels above {highest}")
+        at, left = end, left - (8 * count if number & 1 else count)
+    return zeros, at
+
+
+def _zeros_of_bits(data: bytes, highest: int, values: int, order: Literal["little", "big"]) -> int:
+    """How many of so many levels are 0, which stand one after the other in as many bits as the highest takes."""
+    width = highest.bit_length()
+    if values * width > 8 * len(data):
+        raise MalformedError("a page's levels end too early")
+    if width == 1 and order == "little":
+        return values - (int.from_bytes(data, order) & (1 << values) - 1).bit_count()
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=values * width, bitorder=order)
+    weights = 1 << np.arange(width)
+    levels = bits.reshape(-1, width) @ (weights if order == "little" else weights[::-1])
+    if levels.max(initial=0) > highest:
+        raise MalformedError(f"a page has levels above {highest}")
+    return values - int(np.count_nonzero(levels))
 
 
 def _require_codec(column: _Column, page: Page) -> None:

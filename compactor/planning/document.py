@@ -149,6 +149,11 @@ class InputFile:
     synthetic: SyntheticIds | None = None
     version: str = ""
 
+    @property
+    def empty(self) -> bool:
+        """Whether it has no bytes, which are no rows to readers."""
+        return self.length == 0 and self.side_file is None
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

@@ -69,7 +69,7 @@ def prepare(selection: Selection, facts: Mapping[str, FileFacts]) -> PreparedPla
     inserts: list[SegmentSource] = []
     counted: dict[tuple[str, int], int] = {}
     for file in selection.inserts:
-        if file.role is FileRole.ORIGINAL and file.length == 0:
+        if file.empty:
             continue
         known = facts[file.path]
         check_file(selection.spec, file, known)
@@ -248,7 +248,7 @@ def plan_whole_files(
         selection,
         (output,),
         tuple(inputs),
-        FormatSpec(stripe_bytes=sizes.part),
+        FormatSpec(stripe_bytes=sizes.part, columns_by=spec.columns_by),
         DeleteScope.NONE,
         location=location,
         delete_bytes=0,

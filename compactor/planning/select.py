@@ -363,9 +363,15 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
             may_hold_aborted=role is not FileRole.BASE and acid.min_write_id != acid.max_write_id,
             side_file=side if side in sides and heeds_sides else None,
         )
-        if entry.length == 0 and file.side_file is None:
+        if file.empty and role is FileRole.DELETE_DELTA:  # read row by row it is one without events
             raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{spec.name}: {entry.path} is empty (0 bytes): not an ORC file"
+                Reason.CORRUPT_FILE,
+                f"{spec.name}: {entry.path} is empty (0 bytes): Hive's vectorised reader fails over delete deltas like that",
+            )
+        if file.empty and heeds_sides:
+            raise CorruptFileError(
+                Reason.CORRUPT_FILE,
+                f"{spec.name}: {entry.path} is empty (0 bytes), in the delta of a stream: its writer has not flushed, or broke off",
             )
         files.append(file)
     if len({file.raw for file in files}) > 1:

@@ -10,11 +10,12 @@ how the base came about. Source: Hive's AcidUtils.MetaDataFile.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import METADATA_FILE
+from compactor.acid.names import METADATA_FILE, is_hidden
 from compactor.acid.originals import decode_originals, lists_in
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.reasons import Reason
@@ -67,6 +68,41 @@ class SmallFiles(ABC):
     @abstractmethod
     def create(self, location: str) -> WriteHandle:
         """See `Storage.create`."""
+
+    def walked(self, location: str, children: Callable[[str], Iterable[tuple[str, FileEntry | None]]]) -> Listing:
+        """
+        List a tree, directory by directory. Hidden directories directly in it are named and not entered; what vanishes
+        meanwhile is left out.
+
+        Args:
+            children: names of what lies directly in a directory below the location ("" is itself), with the file that
+                each is, its path left open, or None for a directory. Raises FileNotFoundError where there is none.
+
+        Raises:
+            RefusedError: LOCATION_MISSING.
+        """
+        files: list[FileEntry] = []
+        directories: list[str] = []
+        left = [""]
+        while left:
+            below = left.pop()
+            try:
+                found = children(below)
+            except FileNotFoundError as error:
+                if not below:
+                    raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist") from error
+                continue
+            if below:
+                directories.append(below)
+            for name, file in found:
+                path = f"{below}/{name}" if below else name
+                if file is not None:
+                    files.append(replace(file, path=path))
+                elif not below and is_hidden(name):
+                    directories.append(path)
+                else:
+                    left.append(path)
+        return self.listing(location, files, directories)
 
     def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:  # noqa: ARG002 - for others
         """See `Storage.open_files`. Returns none: the store doesn't tell who writes."""

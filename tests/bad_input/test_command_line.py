@@ -208,7 +208,6 @@ def test_nothing_to_do(shell):
     ("break_it", "words"),
     [
         (lambda path: damage.truncate(path, 50), ("bucket_00000", "not an ORC file")),
-        (lambda path: path.write_bytes(b""), ("bucket_00000", "empty")),
         (lambda path: (path.unlink(), path.mkdir()), ("bucket_00000", "is a directory")),
         (lambda path: path.rename(path.with_name("bucket_00007")), ("bucket_00007", "bucket 0")),
         (lambda path: damage.copy_below(path, "odd"), ("odd",)),
@@ -218,7 +217,7 @@ def test_nothing_to_do(shell):
             ("bucket_00000", "encrypted"),
         ),
     ],
-    ids=["truncated", "empty", "a directory", "wrong bucket", "nested", "unknown", "encrypted"],
+    ids=["truncated", "a directory", "wrong bucket", "nested", "unknown", "encrypted"],
 )
 def test_plan_of_a_broken_table_is_refused(shell, break_it, words):
     """`plan` says what the Worker would say: exit code 4."""

@@ -3,6 +3,8 @@ Hive's own readers, configured as their releases deliver them, on tables whose c
 the small rule of `tests.columns` says, and compactions change none of it.
 """
 
+import shutil
+import tempfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,11 +16,15 @@ from compactor.acid.columns import column_rule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
+from compactor.handles import MemoryReader
+from compactor.orc.format.tail import read_tail
 from tests import strategies
 from tests.columns import FIRST, ChangingTable, refused_for_its_columns
 from tests.compacting import Attempt
+from tests.compacting import settings as engine_settings
 from tests.counts import count
 from tests.reference.compare import schema_of
+from tests.reference.values import canonical, parse_type
 
 pytestmark = pytest.mark.hive
 LAYOUTS = {"4": LayoutVersion.HIVE_4, "3": LayoutVersion.HIVE_3}
@@ -66,3 +72,48 @@ def test_hive_reads_the_same_rows_after_a_compaction(release, request):
     for how in set(ended):
         count(f"tables with changed columns, read by Hive {judge.version}: {how}", ended.count(how))
     assert min(ended.count("compacted"), ended.count("refused")) >= len(ended) // 10
+
+
+@pytest.mark.parametrize(
+    ("release", "setting", "files"),
+    [("4", "auto", 1), ("4", "both", 3), ("4", "name", 3), ("3", "auto", 3), ("3", "position", 1)],
+)
+def test_insert_only_files_are_joined_where_names_say_nothing(release, setting, files, request, tmp_path):
+    """
+    After a rename and an added column, files differ in the names of their columns. Where all readers go by places the
+    files share one, which has the table's names; Hive reads each value as before. Elsewhere they stay apart.
+    """
+    layout = LAYOUTS[release]
+    warehouse = Warehouse(tmp_path / "w", MemoryLedger(layout))
+    table = warehouse.create_table("db", "t", FIRST[:3], insert_only=True)
+    rows = [[(10 * number + row, f"{number}{row}", "x") for row in range(3)] for number in range(4)]
+    for some, names in zip(rows, ("abc", "aec", "abc", "acb"), strict=True):
+        table.columns = tuple(zip(names, ("int", "string", "string"), strict=True))
+        with warehouse.begin() as txn:
+            txn.insert(table, some)
+    table.columns = (("a", "int"), ("e", "string"), ("b", "string"), ("new", "string"))
+    expected = [tuple(map(canonical, map(parse_type, ("int", "string", "string")), row)) for one in rows for row in one]
+
+    def seen(mode):
+        """What the release reads of the files, as originals of a table, of which the judge knows the rows' order."""
+        (found,) = table.directories.values()
+        plain = Path(tempfile.mkdtemp(dir=tmp_path))
+        newest = max(found.location.glob("base_*"), default=found.location)
+        for number, file in enumerate(sorted(newest.rglob("0*_0*"))):
+            shutil.copy(file, plain / f"{number:06}_0")
+        return [
+            values for _, values in request.getfixturevalue(f"hive_{release}").rows(plain, schema_of(table), mode=mode)
+        ]
+
+    before = {mode: sorted(seen(mode), key=repr) for mode in ("vector", "row")}
+    if release == "4":
+        assert before["row"] == sorted(((*row, None) for row in expected), key=repr)
+    attempt = Attempt(warehouse, table, settings=engine_settings(readers={"orc_columns": setting}))
+    published = attempt.run()
+    assert len(published.staged.files) == files
+    (base,) = attempt.location.glob("base_*")
+    if files == 1:
+        joined = read_tail(MemoryReader((base / "000000_0").read_bytes()))
+        assert list(joined.row_tree.names) == ["a", "e", "b"]
+    if release == "4" or setting != "position":
+        assert {mode: sorted(seen(mode), key=repr) for mode in before} == before

@@ -49,7 +49,8 @@ class Life:
     What happens to a table, of whichever kind.
 
     Args:
-        originals: files from before the table was transactional, as (rows, bucket): of migrated tables.
+        originals: files from before the table was transactional, as (rows, bucket): of migrated tables. Where one has no rows, a
+            file of no bytes lies beside it.
         parameters: of the table: how its files are written.
     """
 
@@ -125,6 +126,9 @@ class History:
         if self.kind == "migrated":
             for count, bucket in self.life.originals:
                 self.warehouse.write_original(self.table, self.rows(count), bucket=bucket)
+                if not count:  # one without rows, and behind it one without bytes
+                    (directory,) = self.table.directories.values()
+                    (directory.location / f"{bucket:06d}_0_copy_99").write_bytes(b"")
             self.warehouse.convert(self.table)
 
     def run(self) -> None:

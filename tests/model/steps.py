@@ -7,10 +7,12 @@ prints as the call that makes it. `play` does it and says what came of it; None 
 it is left out then.
 """
 
+import re
 import shutil
 from dataclasses import dataclass
 
 from compactor.acid.compaction import LayoutVersion
+from compactor.acid.names import base_name
 from compactor.demo.ledger import OPEN
 from tests.hive_merge import join_files
 from tests.reference.reader import Txns, WriteIds, select
@@ -29,6 +31,23 @@ def end(history, txn, wanted):
         txn.commit()
         assert history.warehouse.states[txn.id] != OPEN
     return OUTCOMES[wanted]
+
+
+def leave_empty_files(history, txn):
+    """
+    Files of no bytes beside those that the transaction wrote, for buckets without rows, as Tez leaves them and IMPORT
+    brings them.
+    """
+    write_id = txn.write_id(history.table)
+    for directory in history.table.directories.values():
+        for place in [*directory.location.glob(f"delta_*_{write_id:07d}_*"), directory.location / base_name(write_id)]:
+            good = {file.name for file in place.glob("*0*")}
+            names = {re.sub(r"0000\d", f"0000{number}", name, count=1) for name in good for number in range(5)}
+            wanted = sorted(
+                name for name in names - good if not history.table.buckets or "00000" in name or "00001" in name
+            )
+            for name in wanted[:1]:
+                (place / name).write_bytes(b"")
 
 
 def place_of(history, number):
@@ -56,10 +75,13 @@ class Insert:
     writers: int = 1
     place: int = 0
     end: str = "commit"
+    empty: bool = False
 
     def play(self, history):
         txn, writers = history.warehouse.begin(), 1 if history.table.buckets else self.writers
         txn.insert(history.table, history.rows(self.rows), place_of(history, self.place), writers=writers)
+        if self.empty:
+            leave_empty_files(history, txn)
         return f"insert of {self.rows}: {end(history, txn, self.end)}"
 
 
@@ -141,12 +163,15 @@ class Overwrite:
     rows: int
     place: int = 0
     end: str = "commit"
+    empty: bool = False
 
     def play(self, history):
         if not exclusive(history, self.end):
             return None
         txn = history.warehouse.begin()
         txn.overwrite(history.table, history.rows(self.rows), place_of(history, self.place))
+        if self.empty:
+            leave_empty_files(history, txn)
         return f"overwrite: {end(history, txn, self.end)}"
 
 
@@ -169,12 +194,15 @@ class Load:
     overwrite: bool = False
     place: int = 0
     end: str = "commit"
+    empty: bool = False
 
     def play(self, history):
         if not exclusive(history, self.end) or history.table.insert_only or history.table.buckets:
             return None
         txn, place = history.warehouse.begin(), place_of(history, self.place)
         txn.load(history.table, history.rows(self.rows), place, overwrite=self.overwrite)
+        if self.empty:
+            leave_empty_files(history, txn)
         return f"load data{' overwrite' if self.overwrite else ''}: {end(history, txn, self.end)}"
 
 

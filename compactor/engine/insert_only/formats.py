@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from compactor.acid.columns import ColumnRule
 from compactor.concat import avro, text
 from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
@@ -30,10 +31,12 @@ class JoinOptions:
     Args:
         part_bytes: of a stripe that is encoded anew, in the writer's memory; of a row group, as stored.
         verify_values: whether values that were encoded anew are compared with those of the inputs.
+        names: see `names_of`.
     """
 
     part_bytes: int
     verify_values: bool
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,23 @@ class JoinedFile:
     check: Callable[[RandomReader], None]
 
 
+def names_of(columns: Sequence[tuple[str, str]], rule: ColumnRule) -> tuple[str, ...]:
+    """
+    Names that a joined ORC file gets, those of the table's columns, where all of the site's readers find columns by
+    their places; empty where they find them by the names in the file.
+    """
+    return tuple(name for name, _ in columns) if rule is ColumnRule.POSITION else ()
+
+
 class JoinableFormat(Protocol):
     """One format."""
 
-    def facts(self, reader: RandomReader) -> WholeFacts:
+    def facts(self, reader: RandomReader, names: Sequence[str]) -> WholeFacts:
         """
         What a file is made of.
+
+        Args:
+            names: see `names_of`.
 
         Raises:
             RefusedError: the file isn't a sound one of this format.
@@ -114,10 +128,10 @@ class _Alone:
 
 
 class _Orc(_Alone):
-    def facts(self, reader: RandomReader) -> WholeFacts:
+    def facts(self, reader: RandomReader, names: Sequence[str]) -> WholeFacts:
         if not reader.size:
             return WholeFacts("", ())
-        tail = read_tail(reader)
+        tail = orc.named(read_tail(reader), names)
         manners = orc.manners_of(reader, tail)
         if (why := orc.why_whole(tail, manners)) is not None:
             return WholeFacts("", whole=why)
@@ -134,7 +148,7 @@ class _Orc(_Alone):
                 opened = reader(segment.path)
                 if not opened.size:
                     continue
-                tails[segment.path] = opened, read_tail(opened)
+                tails[segment.path] = opened, orc.named(read_tail(opened), options.names)
             pieces.append(orc.Piece(*tails[segment.path], segment.stripes, segment.action is Action.RECODE))
         if not pieces:
             return JoinedFile(0, 0, 0, _require_nothing)
@@ -156,7 +170,11 @@ def _require_nothing(result: RandomReader) -> None:
 
 
 class _Parquet:
-    def facts(self, reader: RandomReader) -> WholeFacts:
+    def facts(
+        self,
+        reader: RandomReader,
+        names: Sequence[str],  # noqa: ARG002 - of ORC's columns
+    ) -> WholeFacts:
         footer = read_footer(reader)
         if footer.carried is not None:
             return WholeFacts("", whole=footer.carried)
@@ -204,7 +222,11 @@ class _Parquet:
 
 
 class _Text(_Alone):
-    def facts(self, reader: RandomReader) -> WholeFacts:
+    def facts(
+        self,
+        reader: RandomReader,
+        names: Sequence[str],  # noqa: ARG002 - of ORC's columns
+    ) -> WholeFacts:
         extension = extension_of(reader.name)
         kind = text.kind_of(extension)
         if kind is None:
@@ -224,7 +246,11 @@ class _Text(_Alone):
 
 
 class _Avro(_Alone):
-    def facts(self, reader: RandomReader) -> WholeFacts:
+    def facts(
+        self,
+        reader: RandomReader,
+        names: Sequence[str],  # noqa: ARG002 - of ORC's columns
+    ) -> WholeFacts:
         return WholeFacts(avro.read_header(reader).family)
 
     def join(

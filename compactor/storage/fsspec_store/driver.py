@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any, Final, NoReturn
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import is_hidden
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
@@ -58,30 +57,17 @@ class FsspecStorage(SmallFiles):
 
     def list_tree(self, location: str) -> Listing:
         top = self._path(location)
-        files: list[FileEntry] = []
-        directories: list[str] = []
-        left = [""]
-        while left:
-            below = left.pop()
-            try:
-                children = self._children(f"{top}/{below}" if below else top, location)
-                if not (below or children):
-                    self._require_directory(location)
-            except FileNotFoundError as error:
-                if not below:
-                    raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist") from error
-                continue
-            if below:
-                directories.append(below)
-            for name, info in children:
-                path = f"{below}/{name}" if below else name
-                if info["type"] != "directory":
-                    files.append(FileEntry(path, int(info["size"]), _mtime_ms(info)))
-                elif not below and is_hidden(name):
-                    directories.append(path)
-                else:
-                    left.append(path)
-        return self.listing(location, files, directories)
+
+        def children(below: str) -> list[tuple[str, FileEntry | None]]:
+            found = self._children(f"{top}/{below}" if below else top, location)
+            if not (below or found):
+                self._require_directory(location)
+            return [
+                (name, None if info["type"] == "directory" else FileEntry(name, int(info["size"]), _mtime_ms(info)))
+                for name, info in found
+            ]
+
+        return self.walked(location, children)
 
     def directories(self, location: str) -> tuple[str, ...]:
         try:

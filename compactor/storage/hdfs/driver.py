@@ -56,28 +56,15 @@ class HdfsStorage(RenamingStorage):
 
     def list_tree(self, location: str) -> Listing:
         root, client = self._path(location), self._client
-        files: list[FileEntry] = []
-        directories: list[str] = []
-        left = [""]
-        while left:
-            below = left.pop()
-            try:
-                found = self._children(client, f"{root}/{below}" if below else root)
-            except FileNotFoundError as error:
-                if not below:
-                    raise RefusedError(Reason.LOCATION_MISSING, f"directory {location!r} doesn't exist") from error
-                continue
-            if below:
-                directories.append(below)
-            for name, child in found:
-                path = f"{below}/{name}" if below else name
-                if not child.isdir:
-                    files.append(FileEntry(path, child.length, child.modification_time))
-                elif not below and is_hidden(name):
-                    directories.append(path)
-                else:
-                    left.append(path)
-        return self.listing(location, files, directories)
+
+        def children(below: str) -> list[tuple[str, FileEntry | None]]:
+            found = self._children(client, f"{root}/{below}" if below else root)
+            return [
+                (name, None if child.isdir else FileEntry(name, child.length, child.modification_time))
+                for name, child in found
+            ]
+
+        return self.walked(location, children)
 
     def directories(self, location: str) -> tuple[str, ...]:
         try:

@@ -301,7 +301,7 @@ READING = {"hive.compactor.initiator.on": "false", "hive.compactor.cleaner.on": 
     ("properties", "said", "remedy"),
     [
         (
-            {"hive.mm.allow.originals": "true"},
+            {"hive.mm.allow.originals": " True "},  # as Hadoop reads it
             "hive-site.xml: hive.mm.allow.originals is true, and readers.insert_only_originals is false",
             "readers.insert_only_originals: true",
         ),

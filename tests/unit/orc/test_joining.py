@@ -12,11 +12,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey
-from compactor.acid.types import HiveType, row_type
+from compactor.acid.types import HiveType, parse_hive_type, row_type
 from compactor.errors import VerificationError
 from compactor.handles import MemoryReader
 from compactor.orc.format.tail import read_stripe_footer, read_tail
 from compactor.orc.joining import Joined, Piece, check, family_of, join, manners_of, why_copied, why_whole
+from compactor.orc.joining import named as with_names
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, named, opened, plain_file, rows_of
 
@@ -168,3 +169,20 @@ def test_stripes_of_a_row_each_cost_a_step_each() -> None:
     _, made = joined(pieces_of([many], [True]), digests=False)
     assert (made.rows, made.origins) == (2500, (None,))
     assert time.process_time() - begun < 15
+
+
+def test_columns_found_by_their_places_get_the_tables_names() -> None:
+    """Files that differ only in names of columns are of one family; names inside structs and a column too many count."""
+    row = "struct<{}:int,{}:struct<x:int>>".format
+    values = [(1, (2,)), (3, None)]
+
+    def family(text: str, names: Sequence[str]) -> str:
+        reader, tail = opened(plain_file(parse_hive_type(text), values, bloom_filter_columns=[0]), "a file")
+        tail = with_names(tail, names)
+        return family_of(tail, manners_of(reader, tail))
+
+    one, other = (family(row(*names), ["a", "s", "new"]) for names in (("a", "s"), ("b", "t")))
+    assert one == other
+    assert family(row("a", "s").replace("x", "y"), ["a", "s"]) != family(row("a", "s"), ["a", "s"])
+    assert family(row("a", "s"), ["a"]) != family(row("b", "s"), ["a"])
+    assert family(row("a", "s"), []) != family(row("b", "s"), [])

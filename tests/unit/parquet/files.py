@@ -1,6 +1,8 @@
 """Parquet files for the tests, written by pyarrow, joined, and read back."""
 
+import base64
 import io
+import json
 import struct
 
 import pyarrow as pa
@@ -19,6 +21,31 @@ def written(table, **options):
     buffer = io.BytesIO()
     parquet.write_table(table, buffer, **options)
     return buffer.getvalue()
+
+
+def by_pandas(table, index, categories=None):
+    """A table with the metadata of pandas, as `DataFrame.to_parquet` gives it to Arrow; `index` is its index_columns."""
+    kinds = [
+        {"name": name, "field_name": name, "pandas_type": "int64", "numpy_type": "int64", "metadata": None}
+        for name in table.column_names
+    ]
+    if categories is not None:
+        told = {"num_categories": categories, "ordered": False}
+        kinds[-1] |= {"pandas_type": "categorical", "numpy_type": "int8", "metadata": told}
+    said = {"index_columns": index, "column_indexes": [], "columns": kinds, "attributes": {}, "pandas_version": "3.1.1"}
+    return table.replace_schema_metadata({"pandas": json.dumps(said)})
+
+
+def counted(start, stop, name=None):
+    """How pandas describes an index that it only counts."""
+    return [{"kind": "range", "name": name, "start": start, "stop": stop, "step": 1}]
+
+
+def told_by_pandas(data):
+    """What a file says to pandas: in its own metadata, and in Arrow's schema."""
+    metadata = opened(data).metadata.metadata
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(metadata[b"ARROW:schema"])))
+    return [json.loads(found[b"pandas"]) for found in (metadata, schema.metadata)]
 
 
 def piece(data, *, recode, name="memory", row_groups=None):

@@ -15,7 +15,7 @@ from compactor.parquet.joining import Piece, join
 from compactor.parquet.schema import read_schema
 from compactor.parquet.thrift import MalformedError
 from tests.unit.orc.files import MemorySink
-from tests.unit.parquet.files import opened, with_footer, written
+from tests.unit.parquet.files import by_pandas, counted, opened, with_footer, written
 
 TABLE = pa.table({"n": pa.array(range(100), pa.int64()), "s": ["x", "y"] * 50, "l": [[1, 2], []] * 50})
 FILE = written(TABLE, row_group_size=40, write_page_index=True)
@@ -131,6 +131,32 @@ def test_files_whose_row_groups_must_not_move_are_carried(change, carried):
     """
     assert footer(with_footer(FILE, change)).carried == carried
     assert "its footer is encrypted" in footer(FILE[:-4] + b"PARE").carried
+
+
+def test_what_pandas_counts_makes_no_family():
+    """The range of an index is true of one file; an index with values of its own, and every other word, is not."""
+    table = TABLE.select(["n"])
+    plain = footer(written(by_pandas(table, counted(0, 100))))
+    assert plain.carried is None
+    for same in (counted(7, 107), counted(0, 100, "id"), []):
+        assert footer(written(by_pandas(table, same))).family == plain.family
+    for other in (["n"], [*counted(0, 100), "n"]):
+        assert footer(written(by_pandas(table, other))).family != plain.family
+    text = table.replace_schema_metadata({"pandas": '{"index_columns": [{"kind": "range", "stop": 1}], "x"'})
+    assert footer(written(text)).family != footer(written(table.replace_schema_metadata({"pandas": "{"}))).family
+
+
+@pytest.mark.parametrize(
+    ("index", "categories", "why"),
+    [
+        ([], 3, "pandas counts its categories, and some readers take those of one row group for those of all"),
+        (counted(0, 9, "{"), None, "pandas counts its index in a way that isn't known"),
+        ([*counted(0, 9), "n"], None, "pandas counts its index in a way that isn't known"),
+    ],
+)
+def test_what_pandas_counts_otherwise_is_carried(index, categories, why):
+    """Of categories fastparquet takes the last row group's for all; a range that can't be taken out would be untrue."""
+    assert footer(written(by_pandas(TABLE.select(["n"]), index, categories))).carried == why
 
 
 def _chunk(found):

@@ -1,6 +1,7 @@
 """Joined files: the rows of their sources in the same order, and everything that a footer says about them."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -9,16 +10,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from compactor.errors import CorruptFileError
+from compactor.errors import CorruptFileError, VerificationError
 from compactor.handles import MemoryReader
 from compactor.parquet import fields, recoding, thrift
 from compactor.parquet.assembly import indexes
+from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join
+from compactor.parquet.pages import pages
 from compactor.parquet.soundness import require_sound
 from tests import strategies
 from tests.unit.orc.files import MemorySink
-from tests.unit.parquet.files import bits, joined, opened, piece, rows, with_footer, written
+from tests.unit.parquet.files import (
+    bits,
+    by_pandas,
+    counted,
+    joined,
+    opened,
+    piece,
+    rows,
+    told_by_pandas,
+    with_footer,
+    written,
+)
 
 
 @settings(max_examples=150)
@@ -27,6 +41,8 @@ def test_every_value_of_every_type_survives(tables, options, data):
     """Copied or encoded anew: the same bits in the same order, under the same schema and metadata."""
     files = [written(table, **options) for table in tables]
     pieces = [piece(file, recode=data.draw(st.booleans()), name=f"file {n}") for n, file in enumerate(files)]
+    for one in pieces:
+        require_sound(one.reader, one.footer, one.row_groups)
     made, result = joined(pieces)
     expected = pa.concat_tables([opened(file).read() for file in files])
     found = opened(made)
@@ -57,6 +73,9 @@ def test_statistics_are_true(tables, options):
                 present = [value for value in values.to_pylist() if value is not None and value == value]  # noqa: PLR0124 - NaN
                 low, high = statistics.min, statistics.max
                 assert all(low <= value <= high for value in present)
+
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "parquet"
 
 
 def simple(first, count=500):
@@ -287,6 +306,35 @@ def test_zero_rows():
         assert opened(made).read().column("n").to_pylist() == [*range(500)] * 2
 
 
+@pytest.mark.parametrize("recode", [False, True])
+def test_an_index_that_pandas_counts_is_counted_anew(recode):
+    """
+    Files that pandas wrote differ in the range of their index. They share a file, which says nothing of a range: one of
+    a single file would be none of all rows. So do files without an index, and one whose footer fits by chance.
+    """
+    tables = [simple(first, 100).select(["n"]) for first in (0, 100, 200, 300)]
+    indexes = [counted(0, 100), counted(100, 200), counted(0, 400, "id"), []]
+    files = [written(by_pandas(*both)) for both in zip(tables, indexes, strict=True)]
+    made, result = joined([piece(file, recode=recode) for file in files])
+    assert opened(made).read().column("n").to_pylist() == list(range(400))
+    assert result.row_groups == (1 if recode else 4)
+    (expected, _), found = told_by_pandas(files[3]), told_by_pandas(made)
+    assert found == [expected, expected]
+    assert opened(made).schema_arrow.names == ["n"]
+
+
+def test_metadata_of_one_files_rows_are_found_out():
+    """A joined file that says the range of one of its sources isn't what they make together."""
+    files = [written(by_pandas(simple(first, 100), counted(first, first + 100))) for first in (0, 100)]
+    pieces = [piece(file, recode=False) for file in files]
+    made, _ = joined(pieces)
+    said = thrift.decode(files[0][-8 - int.from_bytes(files[0][-8:-4], "little") : -8], 0, {})[0]
+    wrong = with_footer(made, lambda footer: footer.update({fields.FILE_KEY_VALUES: said[fields.FILE_KEY_VALUES]}))
+    assert read_footer(MemoryReader(wrong)).family == pieces[0].footer.family
+    with pytest.raises(VerificationError, match="its metadata are those of one file's rows"):
+        check(MemoryReader(wrong, "result"), pieces)
+
+
 def test_only_some_row_groups_of_a_file_are_taken():
     """A file's row groups may be split among several joined files."""
     file = written(simple(0), row_group_size=100)
@@ -357,6 +405,78 @@ def test_values_may_begin_at_the_dictionary(version, recode):
     broken = piece(with_footer(file, change(lambda dictionary: dictionary + 1)), recode=recode)
     with pytest.raises(CorruptFileError):
         require_sound(broken.reader, broken.footer, broken.row_groups)
+
+
+def test_files_of_old_releases_of_duckdb_are_joined():
+    """
+    DuckDB before 0.10.2 names a place inside the dictionary as that of the first values, before 0.6 no size without
+    compression: sound where a file's row groups are only copied, for readers begin at the dictionary. Of a writer whose
+    values are encoded anew, that size says how much memory they take.
+    """
+    data = (FIXTURES / "duckdb-0.9.2.parquet").read_bytes()
+
+    def without_raw(footer):
+        for chunk in footer[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1]:
+            chunk[fields.CHUNK_META][1][fields.META_RAW] = thrift.I64, 0
+
+    for file in (data, with_footer(data, without_raw)):
+        pieces = [piece(file, recode=True) for _ in range(2)]
+        for one in pieces:
+            require_sound(one.reader, one.footer, one.row_groups)
+        made, _ = joined(pieces)
+        assert rows(opened(made).read()) == rows(pa.concat_tables([opened(data).read()] * 2))
+        assert opened(made).read().to_pydict() == {"n": [*range(10)] * 2, "s": ["x"] * 20}
+    ours = piece(with_footer(written(pa.table({"n": [1]})), without_raw), recode=False)
+    with pytest.raises(CorruptFileError, match="instead of 0"):
+        require_sound(ours.reader, ours.footer, ours.row_groups)
+
+
+LISTS = {
+    "one level": ([[n] * (n % 5) for n in range(300)], pa.list_(pa.int64())),
+    "in runs": ([[n] * 40 for n in range(60)], pa.list_(pa.int64())),
+    "three levels": ([[[[n], []], [[n, 1]] * (n % 3)] for n in range(200)], pa.list_(pa.list_(pa.list_(pa.int32())))),
+    "maps": ([[(n, n), (n + 1, None)] if n % 4 else None for n in range(300)], pa.map_(pa.int32(), pa.int64())),
+}
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("kind", LISTS)
+def test_rows_of_lists_are_counted(kind, version, codec):
+    """Of whichever depth, codec and version of pages: as many levels begin a row as the row group has rows."""
+    values, type_ = LISTS[kind]
+    table = pa.table({"l": pa.array(values, type_)})
+    one = piece(written(table, compression=codec, data_page_version=version, row_group_size=90), recode=False)
+    require_sound(one.reader, one.footer, one.row_groups)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_repetition_level_that_begins_another_row_is_found(kind, version):
+    """Arrow, which reads lists on from one row group to the next, would move those of all later files."""
+    values, type_ = LISTS[kind]
+    table = pa.table({"l": pa.array(values, type_)})
+    file = written(table, compression="none", use_dictionary=False, data_page_version=version)
+    found = piece(file, recode=False)
+    meta = found.footer.describe(0)[fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+    begin, end = fields.extent(meta)
+    page = next(pages(file[begin:end]))
+    length = int.from_bytes(file[begin + page.begin :][:4], "little") if version == "1.0" else page.header[6][1]
+    first, moved = begin + page.begin + (4 if version == "1.0" else 0), 0
+    for bit in range(0, 8 * length, 7):
+        broken = bytearray(file)
+        broken[first + bit // 8] ^= 1 << bit % 8
+        one, sink = piece(bytes(broken), recode=False), MemorySink()
+        join([one, found], sink)
+        try:
+            later = opened(sink.getvalue()).read().slice(table.num_rows)
+        except (pa.ArrowException, OSError):  # as of any damaged value
+            continue
+        if rows(later) != rows(table):
+            moved += 1
+            with pytest.raises(CorruptFileError):
+                require_sound(one.reader, one.footer, one.row_groups)
+    assert moved
 
 
 def test_a_chunk_may_name_no_encoding():

@@ -289,7 +289,7 @@ def _columns(found: Mapping[str, hive_site.Property], ours: str, layout: LayoutV
 def _originals(found: Mapping[str, hive_site.Property], *, ours: bool) -> list[hive_site.Clash]:
     """Whether the readers take original files of insert-only tables as the settings say."""
     said = found.get(hive_site.ORIGINALS)
-    theirs = said is not None and said.value.lower() == "true"
+    theirs = said is not None and hive_site.truth(said) is True
     if theirs is ours:
         return []
     source = said.source if said is not None else f"{hive_site.ORIGINALS}, which no file has,"
