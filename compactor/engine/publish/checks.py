@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
-from compactor.acid.names import TRASH_PREFIX, AcidDir, DirKind, MalformedNameError, parse_dir
+from compactor.acid.names import TRASH_PREFIX, AcidDir, MalformedNameError, parse_dir
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest
 from compactor.errors import RefusedError, RivalError
 from compactor.planning.document import CompactionPlan
+from compactor.planning.rivals import Beside, beside
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join
@@ -60,60 +61,22 @@ class LastLook:
         mine = parse_dir(manifest.directory, self._request.layout)
         for name in listing.directories:
             other = _parsed(name, self._request.layout)
-            if other is None or mine is None or not are_read_together(mine, other):
+            if other is None or mine is None:
                 continue
-            aborted = txns is not None and txns.is_aborted(other.visibility_txn)
-            if not aborted and self._is_rivals(other, known):
-                raise RivalError(
-                    f"{self._request.entry.entity}: {name} of another compaction came meanwhile; readers would read both, and {manifest.directory}"
-                )
-            if not has_same_range(mine, other):
-                continue  # a stream's, say, across which the plan didn't reach
-            if other.visibility_txn == 0 or not aborted:
-                raise RefusedError(
-                    Reason.DUPLICATE_RANGE,
-                    f"{self._request.entry.entity}: {name} has the same range as {manifest.directory}; both would be read",
-                )
-            self._storage.withdraw(join(location, name), join(location, f"{TRASH_PREFIX}{name}-delete"))
-
-    def _is_rivals(self, other: AcidDir, known: Collection[str]) -> bool:
-        """
-        Whether another compaction made the directory, and the plan wasn't made with it. On Hive 4 the name tells whose it
-        is, and the lists whether it counted; on 3.1 no writer can have made one of this range since the listing: what is
-        written now has higher ids.
-        """
-        if self._request.txns is not None:
-            return other.visibility_txn != 0 and not self._request.txns.is_valid(other.visibility_txn)
-        return other.name not in known and (other.is_base or other.statement_id is None)
-
-
-def are_read_together(mine: AcidDir, other: AcidDir) -> bool:
-    """
-    Whether readers would read both of two results, though they hold rows of the same write ids.
-
-    Of two ranges one inside the other readers take the wider one. Two bases are such, and a base and a delta that ends
-    within it. Ranges that lie across each other, and equal ones of one kind, are both read.
-    """
-    if has_same_range(mine, other):
-        return True
-    low, high = _range(mine)
-    other_low, other_high = _range(other)
-    if other_low > high or low > other_high:
-        return False
-    return not (low <= other_low and other_high <= high) and not (other_low <= low and high <= other_high)
-
-
-def has_same_range(one: AcidDir, other: AcidDir) -> bool:
-    """Whether two directories of one kind stand for exactly the same write ids."""
-    if one.kind is not other.kind or one.max_write_id != other.max_write_id:
-        return False
-    return one.kind is DirKind.BASE or (
-        one.min_write_id == other.min_write_id and one.statement_id is None and other.statement_id is None
-    )
-
-
-def _range(directory: AcidDir) -> tuple[int, int]:
-    return (-1 if directory.is_base else directory.min_write_id), directory.max_write_id
+            match beside(mine, other, known, txns):
+                case Beside.RIVAL:
+                    raise RivalError(
+                        f"{self._request.entry.entity}: {name} of another compaction came meanwhile; readers would read both, and {manifest.directory}"
+                    )
+                case Beside.SAME_RANGE:
+                    raise RefusedError(
+                        Reason.DUPLICATE_RANGE,
+                        f"{self._request.entry.entity}: {name} has the same range as {manifest.directory}; both would be read",
+                    )
+                case Beside.LEFT_OVER:
+                    self._storage.withdraw(join(location, name), join(location, f"{TRASH_PREFIX}{name}-delete"))
+                case Beside.READ_RIGHTLY:
+                    pass
 
 
 def _parsed(name: str, layout: LayoutVersion) -> AcidDir | None:

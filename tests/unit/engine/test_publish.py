@@ -9,9 +9,7 @@ import subprocess
 
 import pytest
 
-from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.acid.names import parse_dir
-from compactor.engine.publish.checks import are_read_together
+from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RivalError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
@@ -170,31 +168,6 @@ def test_what_is_not_read_beside_it_is_left_alone(warehouse, table, name):
     (attempt.location / name).mkdir()
     publish(attempt)
     assert {name, attempt.plan().names[0]} <= set(attempt.names())
-
-
-@pytest.mark.parametrize(
-    ("mine", "other", "together"),
-    [
-        ("base_3", "delta_1_4", True),
-        ("delta_1_4", "base_3", True),
-        ("base_3", "base_5", False),
-        ("base_3", "base_3_v9", True),
-        ("base_4", "delta_1_4", False),
-        ("delta_1_3", "delta_2_5", True),
-        ("delta_1_3", "delete_delta_2_5", True),
-        ("delta_1_5", "delta_2_3", False),
-        ("delta_2_3", "delta_1_5", False),
-        ("delta_1_3_v7", "delta_1_3_v9", True),
-        ("delta_1_3", "delete_delta_1_3", False),
-        ("delta_1_3", "delta_4_6", False),
-        ("delta_3_5", "base_2", False),
-        ("delta_3_3", "delta_3_3_0001", False),
-    ],
-)
-def test_which_results_are_read_together(mine, other, together):
-    """Ranges that lie across each other, and equal ones of one kind; of others readers take the wider one."""
-    one, two = (parse_dir(name, LayoutVersion.HIVE_4) for name in (mine, other))
-    assert are_read_together(one, two) is are_read_together(two, one) is together
 
 
 def test_one_of_an_aborted_compaction_is_removed_first(warehouse, table):
