@@ -2,7 +2,8 @@
 The last checks of every way of publishing: the inputs are unchanged, and no other result would be read beside this one.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
@@ -15,6 +16,9 @@ from compactor.planning.rivals import Beside, beside
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join
+
+Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
+"""Holds other compactions of the place off; yields what raises when it doesn't hold any more."""
 
 
 class LastLook:
@@ -44,13 +48,30 @@ class LastLook:
                     f"{self._request.entry.entity}: {file.path} was replaced or changed; nothing was published",
                 )
 
-    def clear_range(self, manifest: Manifest, listing: Listing, known: Collection[str]) -> None:
+    def check_names(self, plan: CompactionPlan, manifest: Manifest, known: Collection[str]) -> None:
+        """
+        Look once more, at names alone and so at once, while no other compaction can publish here: all directories with
+        inputs are there, and none came since the listing that would be read beside this result.
+
+        Raises:
+            RefusedError, RivalError: as `check_inputs` and `clear_range`.
+        """
+        names = self._storage.directories(self._request.location)
+        inside = {file.path.partition("/")[0] for file in plan.inputs if "/" in file.path}
+        if gone := sorted(inside.difference(names)):
+            raise RefusedError(
+                Reason.INPUT_CHANGED, f"{self._request.entry.entity}: {gone[0]} is gone; nothing was published"
+            )
+        self.clear_range(manifest, names, known)
+
+    def clear_range(self, manifest: Manifest, names: Collection[str], known: Collection[str]) -> None:
         """
         Make sure that no other directory would be read beside this result, with the same rows.
 
         Removes the result of a compaction that is known to be aborted, if it has the same range.
 
         Args:
+            names: of directories in the partition.
             known: directories that the plan was made from.
 
         Raises:
@@ -59,7 +80,7 @@ class LastLook:
         """
         location, txns = self._request.location, self._request.txns
         mine = parse_dir(manifest.directory, self._request.layout)
-        for name in listing.directories:
+        for name in names:
             other = _parsed(name, self._request.layout)
             if other is None or mine is None:
                 continue

@@ -191,15 +191,12 @@ class Attempt:
 
     def _publish(self, compaction: Compaction, verified: Verified) -> Published:
         """
-        Make the result visible. On Hive 3.1 the rename is the commit: meanwhile the rows of all entries of the place are
-        locked, so that the last look holds until the rename. On Hive 4 the commit looks.
+        Make the result visible. On Hive 3.1 the rename is the commit: from the last look at the names to the rename the
+        rows of all entries of the place are locked. On Hive 4 the commit looks.
         """
-        request = compaction.request
-        if self._services.hive_4:
-            return compaction.publish(verified, lambda: self._guard(request))
-        self._guard(request)
-        with self._asked_for(lambda: self._services.queue.only_publisher(self.entry)) as still:
-            return compaction.publish(verified, still)
+        request, queue = compaction.request, self._services.queue
+        alone = None if self._services.hive_4 else lambda: self._asked_for(lambda: queue.only_publisher(self.entry))
+        return compaction.publish(verified, lambda: self._guard(request), alone)
 
     @contextlib.contextmanager
     def _asked_for(
