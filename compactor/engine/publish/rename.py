@@ -59,8 +59,8 @@ class RenamePublisher:
         self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], alone: Alone | None
     ) -> None:
         """
-        Rename a directory. On Hive 3.1 the rename is the commit: another compaction of ours may have published since the
-        listing, which takes as long as there are files, so the names are looked at again where none can any more.
+        Rename a directory. On Hive 3.1 the rename is the commit. Another compaction of ours may have published since the
+        listing, which takes as long as there are files; so the names are looked at again where none can any more.
         """
         if alone is None:
             self._rename(manifest)

@@ -70,7 +70,7 @@ def require_first(
     Raises:
         RivalError: another one comes first.
     """
-    entity, queued = _queued(connection, database.schema, entry, near)
+    entity, queued = _queued(connection, database.schema, entry, txn_id, near=near)
     place = folded_entity(entity)
     rivals = (*queued, *_opened(connection, database, txn_id, lists))
     if (why := hindrance(place, rivals, lists)) is not None:
@@ -129,7 +129,7 @@ def places_at_work(connection: Connection, schema: HiveSchema) -> frozenset[Fold
 
 
 def _queued(
-    connection: Connection, schema: HiveSchema, entry: QueueEntry, near: Neighbours
+    connection: Connection, schema: HiveSchema, entry: QueueEntry, txn_id: int, *, near: Neighbours
 ) -> tuple[Entity, Sequence[Rival]]:
     """
     The name of the entry's place now, and the other entries of it that may be published, or were. Hive's RENAME gives
@@ -142,7 +142,7 @@ def _queued(
         connection, schema, queue.c.cq_id >= near.next_id, func.lower(queue.c.cq_table) == mine.entity.table
     )
     found |= {row.id: row for row in since if row.id != entry.id}
-    rows = [row for row in found.values() if _may_publish(row)]
+    rows = [row for row in found.values() if _may_publish(row) and row.txn_id != txn_id]
     states: dict[int, str] = {}
     for numbers in batches([row.txn_id for row in rows if row.txn_id is not None]):
         told = connection.execute(select(txns.c.txn_id, txns.c.txn_state).where(txns.c.txn_id.in_(numbers)))
