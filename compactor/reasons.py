@@ -78,6 +78,7 @@ class Reason(StrEnum):
     COMPACTION_ABORTED = "compaction-aborted"
     EARLIER_ENTRY = "earlier-entry"
     MAY_BE_LISTED = "may-be-listed"
+    NOT_OBSERVED = "not-observed"
 
     # a compaction may not begin now (docs/control.md)
     PAUSED = "paused"

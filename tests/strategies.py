@@ -43,6 +43,7 @@ from compactor.planning.document import FileRole as PlanRole
 from compactor.planning.facts import FileFacts, Hit, StripeFacts
 from compactor.planning.forgetting import AbortedComponent, Search
 from compactor.planning.picker import Thresholds
+from compactor.planning.rivals import Rival
 from compactor.planning.segments import SegmentSource
 from tests import columns
 from tests.history import History
@@ -1024,3 +1025,40 @@ def column_lives() -> SearchStrategy[list[tuple[Any, ...]]]:
         st.tuples(st.just("delete"), place),
     )
     return st.lists(step, min_size=1, max_size=5)
+
+
+# ---- what may be published beside other compactions
+
+
+def rivals() -> SearchStrategy[Rival]:
+    """Other compactions of one place: entries in every state, and open transactions."""
+    return st.builds(
+        Rival,
+        st.just(("db.t", None)),
+        st.none() | st.integers(1, 3),
+        st.booleans(),
+        st.none() | st.just("worker"),
+        st.booleans(),
+        st.none() | st.integers(1, 8),
+        st.sampled_from([None, "o", "a", "c"]),
+    )
+
+
+def transaction_lists() -> SearchStrategy[ValidTxnList]:
+    """Lists over the same few transactions: each is open, aborted or committed, or lies above."""
+    states = st.lists(st.sampled_from("oac"), max_size=6)
+
+    def lists(drawn: list[str]) -> ValidTxnList:
+        numbers = {state: tuple(i for i, each in enumerate(drawn, 1) if each == state) for state in "oa"}
+        return ValidTxnList(len(drawn), numbers["o"], numbers["a"])
+
+    return states.map(lists)
+
+
+def result_names() -> SearchStrategy[str]:
+    """Bases, deltas and delete deltas that compactions make."""
+
+    def name(low: int, more: int, kind: str) -> str:
+        return f"base_{low + more}_v9" if kind == "base" else f"{kind}_{low}_{low + more}_v9"
+
+    return st.builds(name, st.integers(1, 5), st.integers(0, 4), st.sampled_from(["base", "delta", "delete_delta"]))

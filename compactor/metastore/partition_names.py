@@ -14,6 +14,11 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from compactor.metastore.model import Entity
+
+FoldedEntity = tuple[str, str | None]
+"""A table or partition, in none of its spellings."""
+
 _ESCAPED: Final = re.compile("%([0-9a-fA-F]{2})")
 _ESCAPES: Final = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 _DEFAULT: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -46,6 +51,15 @@ def folded(name: str) -> str:
     while (once := unescaped(name)) != name:
         name = once
     return name.casefold()
+
+
+def folded_entity(entity: Entity) -> FoldedEntity:
+    """
+    A key that is equal for all names that may mean one table or partition, in whatever letters and escapes.
+
+    Two partitions whose names differ by letters only count as one.
+    """
+    return entity.full_name, None if entity.partition is None else folded(entity.partition)
 
 
 def may_mean(stored: str, name: str) -> bool:

@@ -49,6 +49,7 @@ class AbortedComponent:
     write_id: int | None
     heartbeat_ms: int | None
     is_mapped: bool = True
+    is_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)

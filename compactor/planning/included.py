@@ -85,16 +85,18 @@ def only_cleaning(state: AcidState, write_ids: ValidWriteIdList, layout: LayoutV
     without an end. When nothing is left to remove for an entry, it later removes for that entry what a next compaction
     replaced, even while readers need it. So it gets no entry of these kinds.
 
+    A directory that reaches above that end stays, so it calls no Cleaner either.
+
     Args:
         state: resolved under the compactor's write-id list.
         write_ids: that list.
     """
-    gone = len(state.obsolete) + len(state.aborted)
     kept = [excluded.dir.acid.first_written for excluded in state.excluded]
     if layout is LayoutVersion.HIVE_3:
         base = state.base.acid.max_write_id if state.base else 0
         kept += [write_id for write_id in write_ids.aborted if write_id > base]
     highest = min([write_ids.high_watermark, *(write_id - 1 for write_id in kept)])
+    gone = sum(listed.acid.max_write_id <= highest for listed in (*state.obsolete, *state.aborted))
     if not (gone or state.obsolete_originals) or highest <= 0:
         return None
     return OnlyCleaning(highest, gone, len(state.obsolete_originals))

@@ -85,7 +85,7 @@ def test_two_entries_of_one_table(lane_on, monkeypatch, version, guarded):
     """
     lane = lane_on(version)
     if not guarded:
-        monkeypatch.setattr("compactor.metastore.compaction_queue.claims.at_work_on", lambda *_: None)
+        monkeypatch.setattr("compactor.metastore.compaction_queue.claims.places_at_work", lambda *_: frozenset())
     for _ in range(3):
         lane.write(INSERT)
     lane.ask(0, True)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from sqlalchemy import delete, event, insert, update
+from sqlalchemy import delete, event, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from compactor.acid.compaction import CompactionKind
@@ -153,6 +153,22 @@ def test_a_swept_table_that_waits_for_time_is_left_alone(database, hive):
     swept = proof(database)
     assert aborts.forget(aborts.groups(0, -1), swept) == 2
     assert aborts.remember(swept)[0] == 1
+
+
+def test_rows_that_hive_wrote_twice_bring_no_table_back(database, hive):
+    """A swept table that waits for time isn't swept in every cycle, however often a row of it stands there."""
+    hive.create_table()
+    hive.fail_write(silent=0)
+    components = database.schema.txn_components
+    twice = insert(components).from_select(list(components.c.keys()), select(components))
+    for _ in range(2):
+        hive.change(twice)
+    aborts = Aborts(database)
+    swept = proof(database)
+    assert [group.count for group in aborts.groups(0, 0)] == [4]
+    assert aborts.forget(aborts.groups(0, 0), swept) == 0
+    assert aborts.remember(swept)[0] == 1
+    assert aborts.groups(1, 0) == []
 
 
 def test_a_swept_table_is_looked_at_again_when_the_time_is_over(database, hive):

@@ -30,6 +30,20 @@ def test_with_nobody_reading_it_is_cleaned(database, hive):
         assert ready.txns.is_valid(txn_id)
 
 
+def test_an_entry_whose_directory_was_not_reached_waits(database_3, hive_3):
+    """
+    It isn't handed out as one that may be cleaned, and fails there. What can't be listed is: its cleaning says what is
+    wrong.
+    """
+    hive_3.write()
+    number, _ = compacted(database_3, hive_3)
+    answers = [{}, {}, {number: None}, {number: b"mark"}]
+    cleaning = Cleaning(database_3, look=lambda _: answers.pop(0))
+    assert reasons(cleaning, number) == reasons(cleaning, number) == [Reason.NOT_OBSERVED]
+    assert (reasons(cleaning, number), judged(Cleaning(database_3), number).seen) == ([], None)
+    assert judged(cleaning, number).seen == b"mark"
+
+
 def test_parameters_of_what_is_ready_are_told_by_entry(database, hive):
     """
     Those that were asked for, of the table and of exactly the entry's partition. Each entry is told once, also one with

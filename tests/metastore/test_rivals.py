@@ -1,14 +1,15 @@
 """One compaction of a table or partition at a time: claims, the commit on Hive 4, the rename on Hive 3.1."""
 
 import threading
+from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import event
 
-from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OwnershipLostError, RetryableError, RivalError
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.compaction_queue.rivals import Rival, hindrance, same_place
 from compactor.metastore.model import Entity, QueueState
+from compactor.metastore.partition_names import folded_entity
 from compactor.metastore.txn.snapshots import COMPACTION
 from compactor.metastore.txn.transactions import Transactions, TxnState
 
@@ -38,31 +39,7 @@ class _Open:
 )
 def test_names_that_may_mean_one_place(one, other, same):
     """As Hive 3.1 folds them, as Hive 4 escapes them twice, as any client spells them."""
-    assert same_place(Entity(*one), Entity(*other)) is same
-
-
-@pytest.mark.parametrize(
-    ("rival", "why"),
-    [
-        (Rival(7, True, "hs2-33", 12, "o"), "compaction 7 of the same place is at work, by hs2-33"),
-        (Rival(7, True, "hs2-33", None, None), "compaction 7 of the same place is at work, by hs2-33"),
-        (Rival(7, True, "hs2-33", 5, "a"), "compaction 7 of the same place is at work, by hs2-33"),
-        (Rival(7, True, OURS, 12, "o"), None),
-        (Rival(7, False, None, 12, "o"), "compaction 7 of the same place is about to be committed"),
-        (Rival(7, False, None, 12, "c"), "compaction 7 of the same place was committed meanwhile"),
-        (Rival(7, False, None, 12, None), "compaction 7 of the same place was committed meanwhile"),
-        (Rival(7, False, None, 12, "a"), None),
-        (Rival(7, False, None, 9, "c"), None),
-        (Rival(None, False, "Unknown", 12, "o"), "a compaction in 12 of the same place is at work, by Unknown"),
-        (Rival(None, False, OURS, 12, "o"), None),
-    ],
-)
-def test_what_hinders_a_compaction(rival, why):
-    """
-    Of ours only what was committed unseen, for the others ask, too, before they commit; of Hive's all that may still be
-    committed.
-    """
-    assert hindrance([rival], ValidTxnList(11).is_valid) == why
+    assert (folded_entity(Entity(*one)) == folded_entity(Entity(*other))) is same
 
 
 def _claimed(database, hive, txn_id, entity="db.t"):
@@ -117,6 +94,86 @@ def test_a_worker_whose_claim_was_taken_back_is_found_by_its_transaction(databas
         queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
     hive_4.abort(theirs)
     queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
+
+
+def _waiting_is_claimed(hive, table, waiting):
+    hive.change(table.update().where(table.c.cq_id == waiting).values(cq_state="w", cq_worker_id="hs2-33"))
+    return "is at work, by hs2-33"
+
+
+def _queued_and_claimed(hive, _table, _waiting):
+    hive.queued("DB.t", state="w", worker_id="hs2-33", start=1_000)
+    return "is at work, by hs2-33"
+
+
+def _queued_and_committed(hive, _table, _waiting):
+    theirs = hive.begin(kind=COMPACTION)
+    hive.queued("DB.t", state="r", txn_id=theirs)
+    hive.commit(theirs)
+    return "was committed meanwhile"
+
+
+def _renamed_and_claimed(hive, table, waiting):
+    hive.change(table.update().values(cq_table="renamed"))
+    return _waiting_is_claimed(hive, table, waiting)
+
+
+MEANWHILE = [_waiting_is_claimed, _queued_and_claimed, _queued_and_committed, _renamed_and_claimed]
+
+
+@pytest.mark.parametrize("happens", MEANWHILE)
+def test_the_commit_sees_what_came_after_the_queue_was_read(database_4, hive_4, happens):
+    """It reads the rows of the place by their ids, whatever they are called now, and those that came since."""
+    mine = hive_4.begin(kind=COMPACTION)
+    lists = Transactions(database_4).compaction_txns(mine)
+    entry, queue = _claimed(database_4, hive_4, mine), Queue(database_4)
+    waiting = hive_4.queued("DB.t")
+    near = queue.require_first(entry, mine, lists)
+    why = happens(hive_4, database_4.schema.compaction_queue, waiting)
+    with pytest.raises(RivalError, match=why):
+        queue.mark_compacted_and_commit(entry, OURS, mine, None, lists, near=near)
+
+
+def test_no_queue_is_read_as_a_whole_while_no_transaction_can_be_opened(database_4, hive_4):
+    """The commit holds TXN_LOCK_TBL, and the queue has no index but that on its ids."""
+    mine = hive_4.begin(kind=COMPACTION)
+    lists = Transactions(database_4).compaction_txns(mine)
+    entry, queue = _claimed(database_4, hive_4, mine), Queue(database_4)
+    near = queue.require_first(entry, mine, lists)
+    with _statements(database_4) as ran:
+        queue.mark_compacted_and_commit(entry, OURS, mine, None, lists, near=near)
+    wheres = [statement.upper().partition("WHERE")[2] for statement in ran if "COMPACTION_QUEUE" in statement.upper()]
+    assert len(wheres) >= 3
+    assert all("CQ_ID" in where for where in wheres)
+
+
+def test_who_works_is_read_once_however_many_entries_are_passed_over(database, hive):
+    """Not for each entry that a claim looks at: the queue is long."""
+    queue = Queue(database)
+    hive.queued("db.t", state="w", worker_id="hs2-33", start=1_000)
+    passed = [hive.queued("DB.t") for _ in range(20)]
+    last = hive.queued("db.u")
+    with _statements(database) as ran:
+        assert queue.claim(OURS, "1", among={*passed, last}).id == last
+    assert sum("CQ_STATE" in each.upper().partition("WHERE")[2] and "CQ_ID" not in each.upper() for each in ran) == 1
+    with _statements(database) as ran:
+        assert queue.claim(OURS, "1") is None
+    assert len(ran) < 10
+
+
+@contextmanager
+def _statements(database):
+    """The statements that run meanwhile."""
+    ran = []
+
+    def note(_connection, _cursor, statement, *_):
+        ran.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield ran
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
 
 
 @pytest.mark.parametrize("name", ["db.t/p=AbC", "DB.t/p=abc"])

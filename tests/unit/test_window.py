@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.metastore.compaction_queue import window as module
-from compactor.metastore.compaction_queue.window import SIZE, Window
+from compactor.metastore.compaction_queue.window import SIZE, Reading, Window
 from tests.unit.roles.world import Clock
 
 PLACE = ("db", "t", None)
@@ -16,13 +16,16 @@ PLACE = ("db", "t", None)
 class Entries:
     """A queue that a window reads; counts the readings."""
 
-    def __init__(self, numbers):
+    def __init__(self, numbers, *, at_work=(), places=lambda number: number):
         self.numbers = list(numbers)
+        self.at_work = at_work
         self.readings = 0
+        self._places = places
 
     def read(self):
         self.readings += 1
-        return [(number, PLACE) for number in self.numbers[:SIZE]]
+        waiting = [(number, PLACE, ("db.t", f"p={self._places(number)}")) for number in self.numbers[:SIZE]]
+        return Reading(waiting, self.at_work)
 
 
 def everything(_number, _place):
@@ -93,6 +96,19 @@ def test_what_does_not_fit_stays_for_others():
     assert window.give(entries.read, lambda number, _: number != 1) == (2, True)
     assert window.give(entries.read, everything) == (1, True)
     assert entries.readings == 1
+
+
+def test_of_a_place_that_is_worked_on_no_other_entry_is_given():
+    """Neither beside another process's claim, nor beside one that this process has just given, done or not."""
+    entries = Entries([1, 2, 3, 4], at_work={("db.t", "p=1")}, places=lambda number: (number + 1) // 2)
+    window = Window(Clock())
+    assert window.give(entries.read, everything) == (3, True)
+    assert window.give(entries.read, everything) == (None, False)
+    window.done([3])
+    entries.numbers = [1, 2, 4]
+    assert window.give(entries.read, everything) == (4, True)
+    entries.at_work = {("db.t", "p=2")}
+    assert window.give(entries.read, everything) == (1, True)
 
 
 @pytest.mark.parametrize(("count", "more"), [(SIZE - 1, False), (SIZE, True)])

@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import DirKind
-from compactor.engine.publish.checks import LastLook
+from compactor.engine.publish.checks import Alone, LastLook
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, files_below
 from compactor.engine.staging.directory import Staging
 from compactor.engine.verify.result import Verified
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError, RetryableError, UnreachableError
+from compactor.planning.document import CompactionPlan
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join
@@ -29,7 +30,9 @@ class RenamePublisher:
         self._staging = staging
         self._last = LastLook(storage, request)
 
-    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
+    def publish(
+        self, verified: Verified, guard: Callable[[], None], known: Collection[str], alone: Alone | None = None
+    ) -> None:
         """
         Do the last checks and rename each directory; a directory that this attempt has published already is kept.
 
@@ -49,8 +52,23 @@ class RenamePublisher:
             if self._is_there(manifest, listing):
                 self._make_durable(manifest)
             else:
-                self._last.clear_range(manifest, listing, known)
-                self._rename(manifest)
+                self._last.clear_range(manifest, listing.directories, known)
+                self._rename_alone(verified.staged.plan, manifest, known, alone)
+
+    def _rename_alone(
+        self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], alone: Alone | None
+    ) -> None:
+        """
+        Rename a directory. On Hive 3.1 the rename is the commit. Another compaction of ours may have published since the
+        listing, which takes as long as there are files; so the names are looked at again where none can any more.
+        """
+        if alone is None:
+            self._rename(manifest)
+            return
+        with alone() as still:
+            self._last.check_names(plan, manifest, known)
+            still()
+            self._rename(manifest)
 
     def _is_there(self, manifest: Manifest, listing: Listing) -> bool:
         if manifest.directory not in listing.directories:

@@ -5,7 +5,6 @@ No reader holds this up, because aborted rows are invisible to every reader; onl
 Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -208,14 +207,31 @@ class Aborts:
 
         Returns how many they are, and when it is over; None where there are none.
         """
-        rows = self._database.read(lambda connection: judged(connection, self._schema, proof))
+
+        def look(connection: Connection) -> tuple[list[tuple[AbortedComponent, Verdict]], dict[str | None, int]]:
+            return judged(connection, self._schema, proof), self._counts(connection, proof.table)
+
+        rows, counts = self._database.read(look)
         waiting = [verdict.until_ms for _, verdict in rows if verdict.ground is Ground.MAY_WRITE]
         until_ms = max((until for until in waiting if until is not None), default=None)
         if until_ms is None:
             self._remembered.pop(proof.table, None)
             return None
-        self._remembered[proof.table] = _Remembered(until_ms, Counter(row.partition for row, _ in rows))
+        self._remembered[proof.table] = _Remembered(until_ms, counts)
         return len(waiting), until_ms
+
+    def _counts(self, connection: Connection, table: Entity) -> dict[str | None, int]:
+        """Component rows of a table by partition, as `groups` counts them: Hive may write a row twice."""
+        components, txns = self._schema.txn_components, self._schema.txns
+        partition = components.c.tc_partition
+        query = (
+            select(partition, func.count())
+            .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
+            .where(txns.c.txn_state == "a")
+            .where(components.c.tc_database == table.database, components.c.tc_table == table.table)
+            .group_by(*told_apart((partition,)))
+        )
+        return {name: int(count) for name, count in connection.execute(query)}
 
     def may_write(self, table: Entity, late_ms: int) -> list[tuple[AbortedComponent, Verdict]]:
         """The components of a table's aborted transactions whose tasks may still write, each with its verdict."""

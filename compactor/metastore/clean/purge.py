@@ -39,6 +39,7 @@ from compactor.metastore.db.sql import batches, of_entity, same
 from compactor.metastore.model import DEFAULT_CATALOG, Entity
 from compactor.metastore.partition_names import is_plain, stored_as, unescaped
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS
+from compactor.metastore.worker_ids import parse_worker_id
 from compactor.planning.forgetting import AbortedComponent, Search, Verdict, may_be_forgotten
 from compactor.reasons import Reason
 
@@ -101,6 +102,7 @@ def read_components(connection: Connection, schema: HiveSchema, table: Entity) -
         components.c.tc_writeid,
         last_sign_of_life(schema),
         case((_is_of_another_table(schema), 1), else_=0),
+        txns.c.txn_agent_info,
     )
     origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
     query = select(*columns).select_from(origin).where(_of_table(components, table), txns.c.txn_state == "a").distinct()
@@ -112,8 +114,9 @@ def read_components(connection: Connection, schema: HiveSchema, table: Entity) -
             None if write_id is None else int(write_id),
             None if heartbeat is None else int(heartbeat),
             is_mapped=not of_another,
+            is_ours=parse_worker_id(agent) is not None,
         )
-        for txn_id, operation, partition, write_id, heartbeat, of_another in connection.execute(query)
+        for txn_id, operation, partition, write_id, heartbeat, of_another, agent in connection.execute(query)
     ]
 
 

@@ -27,6 +27,7 @@ from compactor.metastore.txn.locks import AGENT, on_table, read_locks
 from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
 from compactor.metastore.txn.transactions import read_open_transactions
 from compactor.metastore.values import value
+from compactor.planning.observed import Seen
 from compactor.reasons import Reason
 
 _COMPILES_MS = 120_000
@@ -37,10 +38,6 @@ One that has been open for longer is most likely of a batch that a streaming wri
 """
 _NAMED = 3
 """How many of a transaction's locks are told by name."""
-
-
-Seen = Mapping[str, int]
-"""Directories that lay in a partition at one moment, each with a mark that differs when its files do."""
 
 
 @value(frozen=True, slots=True)

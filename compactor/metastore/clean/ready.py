@@ -19,7 +19,6 @@ from compactor.metastore.clean.readers import (
     Blocker,
     MayBeListedError,
     Readers,
-    Seen,
     Sight,
     may_be_listed,
     read_older,
@@ -35,6 +34,7 @@ from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
 from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.metastore.values import value
+from compactor.planning.observed import Seen
 from compactor.reasons import Reason
 
 
@@ -73,12 +73,13 @@ class Cleaning:
     Remembers, for as long as it lives, the first observation of each ready entry.
 
     Args:
-        look: lists the directories of entries, by the entry's id; those that can't be listed now are left out. Asked on
-            3.1, before an entry is observed. None: who asks only shows what is held back.
+        look: lists the directories of entries, by the entry's id: None for one that can't be listed now; those that it
+            doesn't reach in time are left out. Asked on 3.1, before an entry is observed. None: who asks only shows
+            what is held back.
     """
 
     def __init__(
-        self, database: Database, look: Callable[[Sequence[QueueEntry]], Mapping[int, Seen]] | None = None
+        self, database: Database, look: Callable[[Sequence[QueueEntry]], Mapping[int, Seen | None]] | None = None
     ) -> None:
         self._look_at = look
         self._database = database
@@ -202,7 +203,7 @@ class Cleaning:
 
     # Readiness
 
-    def _list_unobserved(self) -> Mapping[int, Seen]:
+    def _list_unobserved(self) -> Mapping[int, Seen | None]:
         """On 3.1, what lies in the directories of entries of which no observation has a listing yet."""
         if self._schema.hive_4 or self._look_at is None:
             return {}
@@ -223,7 +224,7 @@ class Cleaning:
         listing_wait_ms: int,
         keys: Collection[str],
         *,
-        seen: Mapping[int, Seen],
+        seen: Mapping[int, Seen | None],
     ) -> list[ReadyEntry]:
         schema = self._schema
         queue, txns = schema.compaction_queue, schema.txns
@@ -271,6 +272,7 @@ class Cleaning:
                 readers,
                 first=first.get(entry.entity, entry),
                 sight=self._sights[entry.id],
+                tried=entry.id in seen,
                 now=now,
                 retention_ms=retention_ms,
             )
@@ -360,7 +362,7 @@ class Cleaning:
         return self._database.read(look)
 
     def _look(
-        self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int, seen: Mapping[int, Seen]
+        self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int, seen: Mapping[int, Seen | None]
     ) -> None:
         """
         Record the first observation of each entry, anew until its own transaction is seen ended, and when its directory
@@ -373,7 +375,7 @@ class Cleaning:
         self._free_since = {number: since for number, since in self._free_since.items() if number in alive}
         for entry, own_state in entries:
             known = self._sights.get(entry.id)
-            listed = known is not None and known.seen is None and entry.id in seen
+            listed = known is not None and known.seen is None and seen.get(entry.id) is not None
             if known is None or listed or entry.id in self._seen_open or own_state == "o":
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
                 self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held, seen.get(entry.id))
@@ -389,6 +391,7 @@ class Cleaning:
         *,
         first: QueueEntry,
         sight: Sight,
+        tried: bool,
         now: int,
         retention_ms: int,
     ) -> ReadyEntry:
@@ -401,6 +404,8 @@ class Cleaning:
             left = duration(retention_ms + entry.retry_retention_ms - since)
             blockers += (Blocker(Reason.RETENTION, f"files are kept for another {left}"),)
         if not self._schema.hive_4:
+            if self._look_at is not None and entry.location is None and sight.seen is None and not tried:
+                blockers += (Blocker(Reason.NOT_OBSERVED, "the Cleaner hasn't come to list its directory yet"),)
             # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
             blockers += readers.open_at(entry.entity, sight.high_watermark)
             return ReadyEntry(entry, None, blockers + tuple(self._locks(entry, readers, sight, None)), sight.seen)

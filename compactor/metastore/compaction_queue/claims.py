@@ -3,7 +3,9 @@ Claims: chooses which entry of the compaction queue a worker takes next.
 
 A worker takes the most urgent entry of its pool (`urgency`) among those that may begin now. The update that takes a row
 names the state that was read before: of several workers only one gets the row. Workers of one process share what was
-read (`window`).
+read (`window`). Entries of a table or partition of which another entry is worked on are passed over, since one of the
+two would be compacted in vain. That is no guard: two processes may claim two such entries within a second, and then the
+first that commits wins (`rivals`).
 Source: docs/metastore.md, docs/control.md; Hive's NextCompactionFunction.
 """
 
@@ -32,13 +34,14 @@ from sqlalchemy import (
 from compactor.acid.compaction import SUPPORTED
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.properties import encode_properties
-from compactor.metastore.compaction_queue.rivals import at_work_on
+from compactor.metastore.compaction_queue.rivals import places_at_work
 from compactor.metastore.compaction_queue.rows import find_queued
 from compactor.metastore.compaction_queue.urgency import rank_column
-from compactor.metastore.compaction_queue.window import SIZE, Place, Window
+from compactor.metastore.compaction_queue.window import SIZE, Place, Reading, Window
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, fitting, next_number
-from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, QueueEntry, QueueState
+from compactor.metastore.db.sql import batches, entity_columns, fitting, next_number
+from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, Entity, QueueEntry, QueueState
+from compactor.metastore.partition_names import FoldedEntity, folded_entity
 
 Found = TypeVar("Found")
 Look = Callable[[Connection, int], Found | None]
@@ -173,14 +176,28 @@ class Claims:
                 return found
         if not more:
             return None
-        return self._first(connection, wanted, take) if may is None else self._first_by(connection, wanted, may, take)
+        at_work = lru_cache(maxsize=None)(lambda: places_at_work(connection, self._schema))
 
-    def _read_window(self, connection: Connection, pool: str | None) -> list[tuple[int, Place]]:
+        def take_alone(connection: Connection, number: int) -> QueueEntry | None:
+            return None if self._entity(connection, number) in at_work() else take(connection, number)
+
+        if may is None:
+            return self._first(connection, wanted, take_alone)
+        return self._first_by(connection, wanted, may, take_alone)
+
+    def _entity(self, connection: Connection, number: int) -> FoldedEntity | None:
+        names = select(*entity_columns(self._table, "cq")).where(self._table.c.cq_id == number)
+        return next((folded_entity(Entity(*row)) for row in connection.execute(names)), None)
+
+    def _read_window(self, connection: Connection, pool: str | None) -> Reading:
         queue = self._table.c
-        query = (
-            select(queue.cq_id, *self._place).where(self._waiting(pool)).order_by(self._rank, queue.cq_id).limit(SIZE)
-        )
-        return [(int(row[0]), _place(row[1:])) for row in connection.execute(query)]
+        query = select(queue.cq_id, queue.cq_partition, *self._place).where(self._waiting(pool))
+        rows = connection.execute(query.order_by(self._rank, queue.cq_id).limit(SIZE))
+        waiting = [
+            (int(number), _place(place), folded_entity(Entity(place[0], place[1], partition)))
+            for number, partition, *place in rows
+        ]
+        return Reading(waiting, places_at_work(connection, self._schema))
 
     @property
     def _place(self) -> list[ColumnElement[Any]]:
@@ -256,16 +273,13 @@ class Claims:
 
     def _take(self, connection: Connection, number: int, values: Mapping[str, object]) -> QueueEntry | None:
         """
-        Claim one row, unless another worker has claimed it by now, or one is at work on another entry of the same table or
-        partition: that would compact the same twice, and one of the two in vain (`rivals`).
+        Claim one row, unless another worker has claimed it by now.
 
         Properties that only Hive may set for a directory are taken out of the row: the Cleaner that handles the entry
         later may be Hive's.
         """
         queue = self._table.c
         mine = (queue.cq_id == number, queue.cq_state == QueueState.INITIATED.code)
-        if at_work_on(connection, self._schema, number) is not None:
-            return None
         if connection.execute(update(self._table).where(*mine).values(fitting(self._table, values))).rowcount != 1:
             return None
         entry = find_queued(connection, self._schema, number)

@@ -13,7 +13,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError, UnreachableError
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, noted
 from compactor.metastore.compaction_queue.guards import lock_open, lost, owned, update_owned
-from compactor.metastore.compaction_queue.rivals import require_first, require_only
+from compactor.metastore.compaction_queue.rivals import Neighbours, neighbours, require_first, require_only
 from compactor.metastore.compaction_queue.rows import find
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import maximum, of_entity
@@ -121,15 +121,20 @@ class Commits:
         txn_id: int | None,
         follow_up: FollowUp | None = None,
         lists: ValidTxnList | None = None,
+        *,
+        near: Neighbours | None = None,
     ) -> None:
         """Implements `Queue.mark_compacted_and_commit`."""
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
-
+        if near is None and lists is not None and self._schema.hive_4:
+            near = self._database.read(lambda connection: neighbours(connection, self._schema, entry))
         unknown = False
         while True:
             try:
                 self._database.write(
-                    lambda connection: self._commit(connection, entry, mine, txn_id, follow_up=follow_up, lists=lists)
+                    lambda connection: self._commit(
+                        connection, entry, mine, txn_id, follow_up=follow_up, lists=lists, near=near
+                    )
                 )
             except OutcomeUnknownError as error:
                 try:
@@ -158,6 +163,7 @@ class Commits:
         *,
         follow_up: FollowUp | None,
         lists: ValidTxnList | None,
+        near: Neighbours | None,
     ) -> None:
         schema, queue = self._schema, self._table
         values: dict[str, object] = {"cq_state": QueueState.READY_FOR_CLEANING.code, "cq_worker_id": None}
@@ -166,8 +172,8 @@ class Commits:
                 raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} has no transaction to commit")
             self._database.dialect.own_openers_lock(connection, schema.txn_lock_table)
             lock_open(connection, schema, txn_id)
-            if lists is not None:
-                require_first(connection, schema, entry, txn_id, lists)
+            if lists is not None and near is not None:
+                require_first(connection, self._database, entry, txn_id, lists, near=near)
             connection.execute(
                 delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id)
             )  # before the queue, as Hive's OnRenameFunction

@@ -19,7 +19,7 @@ from compactor.metastore.compaction_queue.commits import Commits
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, FollowUpStore
 from compactor.metastore.compaction_queue.guards import lost, owned, update_owned
 from compactor.metastore.compaction_queue.requests import Request, Requests
-from compactor.metastore.compaction_queue.rivals import require_first
+from compactor.metastore.compaction_queue.rivals import Neighbours, neighbours, require_first, require_none_open
 from compactor.metastore.compaction_queue.rows import (
     ending,
     find,
@@ -144,14 +144,37 @@ class Queue:
         values = {} if job_id is None else self._job_id(job_id)
         self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as, values)
 
-    def require_first(self, entry: QueueEntry, txn_id: int, lists: ValidTxnList) -> None:
+    def require_none_open(self, entry: QueueEntry, txn_id: int, lists: ValidTxnList) -> None:
+        """
+        Check, on Hive 4, before the work, that none of Hive's compactions is under way in the same place.
+
+        Raises:
+            RivalError: there is one; the work would be in vain.
+        """
+        self._database.read(lambda connection: require_none_open(connection, self._database, entry, txn_id, lists))
+
+    def require_first(
+        self, entry: QueueEntry, txn_id: int, lists: ValidTxnList, near: Neighbours | None = None
+    ) -> Neighbours:
         """
         What the commit asks (Hive 4), asked now.
+
+        Args:
+            near: what an earlier call returned: the queue needn't be read as a whole again.
+
+        Returns:
+            the entries of the place, for the commit, which reads only these rows and those that came since.
 
         Raises:
             RivalError: another compaction of the same place comes first.
         """
-        self._database.read(lambda connection: require_first(connection, self._schema, entry, txn_id, lists))
+
+        def look(connection: Connection) -> Neighbours:
+            found = near or neighbours(connection, self._schema, entry)
+            require_first(connection, self._database, entry, txn_id, lists, near=found)
+            return found
+
+        return self._database.read(look)
 
     def only_publisher(self, entry: QueueEntry) -> AbstractContextManager[Callable[[], None]]:
         """
@@ -174,6 +197,8 @@ class Queue:
         txn_id: int | None,
         follow_up: FollowUp | None = None,
         lists: ValidTxnList | None = None,
+        *,
+        near: Neighbours | None = None,
     ) -> None:
         """
         Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
@@ -183,6 +208,7 @@ class Queue:
 
         Args:
             lists: what the compaction saw as committed; None: it has published nothing.
+            near: what `require_first` returned; None: the queue is read before.
 
         Raises:
             RivalError: nothing was committed: another compaction of the same place comes first (`rivals`).
@@ -191,7 +217,7 @@ class Queue:
             OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
             RetryableError: nothing happened.
         """
-        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, follow_up, lists)
+        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, follow_up, lists, near=near)
 
     def withdraw_attempt(self, txn_id: int) -> None:
         """

@@ -1,85 +1,65 @@
 """
-Whether a compaction is the only one of its table or partition that may publish, decided where it takes effect.
+Reads which other compactions of a table or partition there are, where a compaction is about to take effect.
 
 One entry for each table or partition is what Hive means to hand out; but Hive 4.0.1's compact() gives its mutex back
-before it commits, clients may spell a name in other letters, and a claim that was taken back may still be worked on.
-Two results over the same write ids are read side by side, so each row of both twice. Of our own attempts the first that
-commits wins: each asks here in the transaction that commits it, alone with TXN_LOCK_TBL. Hive's own workers don't ask, so
-ours give way to them. Hive 3.1 has no transactions of compactions; there the queue's rows are locked while a result is
-renamed (`only_publisher`), and the publisher looks for overlapping directories.
+before it commits, clients may spell a name in other letters, and a claim that was taken back may still be worked on. So
+each attempt of ours asks in the transaction that commits it, alone with TXN_LOCK_TBL, under which no process opens or
+commits a transaction. The queue has no index but that on its ids, and may be long: it is read before (`neighbours`), and
+under the lock only the rows of the place, and those that came since. Hive 3.1 has no transactions of compactions; there
+the queue's rows are locked while a result is renamed (`require_only`), and the publisher looks for overlapping
+directories. What hinders a compaction is decided by `planning.rivals`.
 Source: docs/metastore.md, *One compaction at a time*; Hive's CompactFunction, AcidCompactionService.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
+from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OwnershipLostError, RivalError
 from compactor.metastore.compaction_queue.rows import read_queue
+from compactor.metastore.db.database import Database
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import batches
+from compactor.metastore.db.sql import batches, entity_columns
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.metastore.partition_names import folded
+from compactor.metastore.partition_names import FoldedEntity, folded_entity
 from compactor.metastore.txn.snapshots import COMPACTION, REBALANCE_COMPACTION
 from compactor.metastore.values import value
 from compactor.metastore.worker_ids import parse_worker_id
+from compactor.planning.rivals import Rival, hindrance
 
 
 @value(frozen=True, slots=True)
-class Rival:
+class Neighbours:
     """
-    Another compaction of the same table or partition.
+    The entries of one place, as one reading of the whole queue found them.
 
     Args:
-        entry_id: of its queue entry; None: only its transaction tells of it.
-        working: whether its entry is claimed.
-        worker_id: who has the claim, or opened the transaction.
-        txn_id: as stored with the entry; None before it is stored, and on Hive 3.1.
-        txn_state: `o`, `a` or `c`; None: the transaction is forgotten, or there is none.
+        ids: of the entries, the compaction's own among them.
+        next_id: no entry from this id on was there yet.
     """
 
-    entry_id: int | None
-    working: bool
-    worker_id: str | None
-    txn_id: int | None
-    txn_state: str | None
+    ids: frozenset[int]
+    next_id: int
 
 
-def same_place(one: Entity, other: Entity) -> bool:
+def neighbours(connection: Connection, schema: HiveSchema, entry: QueueEntry) -> Neighbours:
     """
-    Whether two names may mean one table or partition, in whatever letters and escapes they are stored.
+    Find the entries of a compaction's table or partition.
 
-    Two partitions whose names differ by letters only count as one: their compactions follow each other.
+    The next id is read first: Hive and we take an id, and insert its row, in one transaction under the counter's row
+    lock, so each row with a smaller id is there when the queue is read afterwards, or was and is gone.
     """
-    if one.full_name != other.full_name or (one.partition is None) is not (other.partition is None):
-        return False
-    return one.partition is None or other.partition is None or folded(one.partition) == folded(other.partition)
-
-
-def hindrance(rivals: Iterable[Rival], is_seen: Callable[[int], bool]) -> str | None:
-    """
-    Why a compaction mustn't publish beside these; None: it may.
-
-    Args:
-        is_seen: whether the compaction's lists show a transaction as committed: then its result was among the inputs.
-    """
-    for rival in rivals:
-        if rival.txn_id is not None and is_seen(rival.txn_id) and not rival.working:
-            continue
-        name = f"compaction {rival.entry_id}" if rival.entry_id is not None else f"a compaction in {rival.txn_id}"
-        if rival.working or rival.entry_id is None:
-            if parse_worker_id(rival.worker_id) is None:  # one of ours asks before it commits
-                return f"{name} of the same place is at work, by {rival.worker_id or 'an unknown worker'}"
-        elif rival.txn_state == "o":
-            return f"{name} of the same place is about to be committed"
-        elif rival.txn_state != "a":
-            return f"{name} of the same place was committed meanwhile"
-    return None
+    queue, place = schema.compaction_queue, folded_entity(entry.entity)
+    next_id = int(connection.scalar(select(schema.next_compaction_queue_id.c.ncq_next)) or 0)
+    of_name = func.lower(queue.c.cq_table) == entry.entity.table
+    rows = connection.execute(select(queue.c.cq_id, *entity_columns(queue, "cq")).where(of_name))
+    return Neighbours(frozenset({entry.id, *(int(number) for number, *name in rows if _at(name) == place)}), next_id)
 
 
 def require_first(
-    connection: Connection, schema: HiveSchema, entry: QueueEntry, txn_id: int, lists: ValidTxnList
+    connection: Connection, database: Database, entry: QueueEntry, txn_id: int, lists: ValidTxnList, *, near: Neighbours
 ) -> None:
     """
     Check, on Hive 4, that a compaction may be committed: in its own commit, while no other process opens or commits.
@@ -90,8 +70,25 @@ def require_first(
     Raises:
         RivalError: another one comes first.
     """
-    rivals = [*_queued(connection, schema, entry, txn_id, lists), *_opened(connection, schema, entry.entity, txn_id)]
-    if (why := hindrance(rivals, lists.is_valid)) is not None:
+    entity, queued = _queued(connection, database.schema, entry, txn_id, near=near)
+    place = folded_entity(entity)
+    rivals = (*queued, *_opened(connection, database, txn_id, lists))
+    if (why := hindrance(place, rivals, lists)) is not None:
+        raise RivalError(f"{entry.entity}: {why}")
+
+
+def require_none_open(
+    connection: Connection, database: Database, entry: QueueEntry, txn_id: int, lists: ValidTxnList
+) -> None:
+    """
+    Check, on Hive 4, that no compaction of Hive's is under way in the place, also none whose claim was taken back: a new
+    attempt would be in vain.
+
+    Raises:
+        RivalError: there is one.
+    """
+    rivals = _opened(connection, database, txn_id, lists)
+    if (why := hindrance(folded_entity(entry.entity), rivals, lists)) is not None:
         raise RivalError(f"{entry.entity}: {why}")
 
 
@@ -106,13 +103,12 @@ def require_only(connection: Connection, schema: HiveSchema, entry: QueueEntry) 
     """
     queue = schema.compaction_queue
     active = queue.c.cq_state.in_((QueueState.INITIATED.code, QueueState.WORKING.code))
-    of_name = func.lower(queue.c.cq_table) == entry.entity.table
-    alike = [row.id for row in read_queue(connection, schema, active, of_name) if same_place(row.entity, entry.entity)]
-    for numbers in batches(sorted({*alike, entry.id})):  # in one order for all, or two would wait for each other
+    alike = neighbours(connection, schema, entry).ids
+    for numbers in batches(sorted(alike)):  # in one order for all, or two would wait for each other
         connection.execute(
-            select(queue.c.cq_id).where(queue.c.cq_id.in_(numbers)).order_by(queue.c.cq_id).with_for_update()
+            select(queue.c.cq_id).where(queue.c.cq_id.in_(numbers), active).order_by(queue.c.cq_id).with_for_update()
         ).all()
-    now = {row.id: row for row in read_queue(connection, schema, active, queue.c.cq_id.in_([*alike, entry.id]))}
+    now = {row.id: row for row in _of_ids(connection, schema, alike, active)}
     mine = now.pop(entry.id, None)
     if mine is None or (mine.state, mine.worker_id, mine.start_ms) != (
         QueueState.WORKING,
@@ -121,60 +117,52 @@ def require_only(connection: Connection, schema: HiveSchema, entry: QueueEntry) 
     ):
         raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't with {entry.worker_id} any more")
     rivals = [_rival(row, None) for row in now.values() if row.state is QueueState.WORKING]
-    if (why := hindrance(rivals, lambda _: False)) is not None:
+    if (why := hindrance(folded_entity(mine.entity), rivals, None)) is not None:
         raise RivalError(f"{entry.entity}: {why}")
 
 
-def at_work_on(connection: Connection, schema: HiveSchema, entry_id: int) -> int | None:
-    """The id of another entry of the same place as this one that a worker has claimed; None: there is none."""
+def places_at_work(connection: Connection, schema: HiveSchema) -> frozenset[FoldedEntity]:
+    """The places with an entry that a worker has claimed, one of ours or of Hive's."""
     queue = schema.compaction_queue
-    other = queue.alias()
-    columns = (other.c.cq_id, *(table.c[f"cq_{name}"] for table in (queue, other) for name in _NAMES))
-    query = select(*columns).where(
-        queue.c.cq_id == entry_id,
-        other.c.cq_id != entry_id,
-        other.c.cq_state == QueueState.WORKING.code,
-        func.lower(other.c.cq_table) == func.lower(queue.c.cq_table),
-    )
-    for number, *names in connection.execute(query):
-        if same_place(Entity(*names[:3]), Entity(*names[3:])):
-            return int(number)
-    return None
-
-
-_NAMES = ("database", "table", "partition")
+    query = select(*entity_columns(queue, "cq")).where(queue.c.cq_state == QueueState.WORKING.code)
+    return frozenset(_at(name) for name in connection.execute(query))
 
 
 def _queued(
-    connection: Connection, schema: HiveSchema, entry: QueueEntry, txn_id: int, lists: ValidTxnList
-) -> Sequence[Rival]:
-    """Entries that are worked on, and those that ended in a transaction that the lists don't show as committed."""
+    connection: Connection, schema: HiveSchema, entry: QueueEntry, txn_id: int, *, near: Neighbours
+) -> tuple[Entity, Sequence[Rival]]:
+    """
+    The name of the entry's place now, and the other entries of it that may be published, or were. Hive's RENAME gives
+    the entries of a table another name, and they keep their ids.
+    """
     queue, txns = schema.compaction_queue, schema.txns
-    lowest = min([*lists.open, lists.high_watermark + 1])
-    unseen = and_(queue.c.cq_txn_id >= lowest, queue.c.cq_txn_id != txn_id)
-    relevant = and_(
-        queue.c.cq_id != entry.id,
-        func.lower(queue.c.cq_table) == entry.entity.table,
-        queue.c.cq_type != "c",
-        or_(queue.c.cq_state == QueueState.WORKING.code, unseen),
+    found = {row.id: row for row in _of_ids(connection, schema, near.ids)}
+    mine = found.pop(entry.id, entry)
+    since = read_queue(
+        connection, schema, queue.c.cq_id >= near.next_id, func.lower(queue.c.cq_table) == mine.entity.table
     )
-    rows = [row for row in read_queue(connection, schema, relevant) if same_place(row.entity, entry.entity)]
+    found |= {row.id: row for row in since if row.id != entry.id}
+    rows = [row for row in found.values() if _may_publish(row) and row.txn_id != txn_id]
     states: dict[int, str] = {}
     for numbers in batches([row.txn_id for row in rows if row.txn_id is not None]):
-        found = connection.execute(select(txns.c.txn_id, txns.c.txn_state).where(txns.c.txn_id.in_(numbers)))
-        states.update({int(number): state for number, state in found})
-    return [
-        _rival(row, states.get(row.txn_id or 0)) for row in rows if row.location is None and row.state in _MAY_PUBLISH
-    ]
+        told = connection.execute(select(txns.c.txn_id, txns.c.txn_state).where(txns.c.txn_id.in_(numbers)))
+        states.update({int(number): state for number, state in told})
+    return mine.entity, [_rival(row, states.get(row.txn_id or 0)) for row in rows]
 
 
-_MAY_PUBLISH = frozenset({QueueState.WORKING, QueueState.READY_FOR_CLEANING})
+def _may_publish(row: QueueEntry) -> bool:
+    """Whether an entry is a compaction that is worked on or ended well: no clean-up, no directory that is dropped."""
+    compacts = row.kind is not CompactionKind.ABORT_CLEANUP and row.location is None
+    return compacts and row.state in {QueueState.WORKING, QueueState.READY_FOR_CLEANING}
 
 
-def _opened(connection: Connection, schema: HiveSchema, entity: Entity, txn_id: int) -> Sequence[Rival]:
+def _opened(connection: Connection, database: Database, txn_id: int, lists: ValidTxnList) -> Sequence[Rival]:
     """
-    Open transactions of compactions that noted, or locked, this place: also of those whose claim was taken back.
+    Open transactions of compactions, with each place that they noted or locked: also of those whose claim was taken back.
+
+    What is open now was open, or not yet there, when the lists were taken: by these ids an index leads to the rows.
     """
+    schema, among = database.schema, database.dialect.among
     txns, components, locks = schema.txns, schema.txn_components, schema.hive_locks
     kinds = and_(
         txns.c.txn_state == "o",
@@ -182,7 +170,7 @@ def _opened(connection: Connection, schema: HiveSchema, entity: Entity, txn_id: 
         txns.c.txn_id != txn_id,
     )
     noted = (
-        select(txns.c.txn_id, txns.c.txn_agent_info, *(components.c[f"tc_{name}"] for name in _NAMES))
+        select(txns.c.txn_id, txns.c.txn_agent_info, *entity_columns(components, "tc"))
         .join(components, and_(components.c.tc_txnid == txns.c.txn_id, components.c.tc_operation_type == "c"))
         .where(kinds)
     )
@@ -191,14 +179,29 @@ def _opened(connection: Connection, schema: HiveSchema, entity: Entity, txn_id: 
         .join(locks, locks.c.hl_txnid == txns.c.txn_id)
         .where(kinds, locks.c.hl_table.is_not(None))
     )
-    found = {
-        int(number): agent
+    unfinished: list[ColumnElement[bool]] = [txns.c.txn_id > lists.high_watermark]
+    unfinished += [among(txns.c.txn_id, batch) for batch in batches(lists.open, database.dialect.at_once)]
+    return [
+        Rival(_at(name), None, False, agent, parse_worker_id(agent) is not None, int(number), "o")
+        for ids in unfinished
         for query in (noted, locked)
-        for number, agent, database, table, partition in connection.execute(query)
-        if same_place(Entity(database, table, partition), entity)
-    }
-    return [Rival(None, False, agent, number, "o") for number, agent in sorted(found.items())]
+        for number, agent, *name in connection.execute(query.where(ids).order_by(txns.c.txn_id))
+    ]
+
+
+def _of_ids(
+    connection: Connection, schema: HiveSchema, ids: frozenset[int], *where: ColumnElement[bool]
+) -> Iterator[QueueEntry]:
+    for numbers in batches(sorted(ids)):
+        yield from read_queue(connection, schema, schema.compaction_queue.c.cq_id.in_(numbers), *where)
+
+
+def _at(name: Sequence[str | None]) -> FoldedEntity:
+    database, table, partition = name
+    return folded_entity(Entity(database or "", table or "", partition))
 
 
 def _rival(row: QueueEntry, txn_state: str | None) -> Rival:
-    return Rival(row.id, row.state is QueueState.WORKING, row.worker_id, row.txn_id, txn_state)
+    ours = parse_worker_id(row.worker_id) is not None
+    working = row.state is QueueState.WORKING
+    return Rival(folded_entity(row.entity), row.id, working, row.worker_id, ours, row.txn_id, txn_state)

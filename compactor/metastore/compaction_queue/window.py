@@ -10,7 +10,10 @@ Knows no SQL.
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
+
+from compactor.metastore.partition_names import FoldedEntity
 
 Place = tuple[str, str, str | None]
 """Database, table and pool of an entry."""
@@ -21,6 +24,20 @@ _FRESH_SECONDS: Final = 1.0
 """After that time the queue is read again: another process may have given back an entry that comes first."""
 _SHARE: Final = 10
 """Of the time, one part in so many goes to reading: a long queue takes a server long, and all claims wait meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """
+    What one look at the queue found.
+
+    Args:
+        waiting: at most `SIZE` entries by id, the most urgent first.
+        at_work: where other entries are worked on: a second one would be compacted in vain.
+    """
+
+    waiting: Collection[tuple[int, Place, FoldedEntity]]
+    at_work: Collection[FoldedEntity]
 
 
 class Window:
@@ -34,41 +51,44 @@ class Window:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: dict[int, Place] = {}
-        self._given: set[int] = set()
+        self._waiting: dict[int, tuple[Place, FoldedEntity]] = {}
+        self._at_work: set[FoldedEntity] = set()
+        self._given: dict[int, FoldedEntity] = {}
         self._read_again = 0.0
 
-    def give(
-        self, read: Callable[[], Collection[tuple[int, Place]]], fits: Callable[[int, Place], bool]
-    ) -> tuple[int | None, bool]:
+    def give(self, read: Callable[[], Reading], fits: Callable[[int, Place], bool]) -> tuple[int | None, bool]:
         """
-        The first entry that fits and that no other worker has been given, until `done`; and whether there may be more
-        entries that weren't read. None is always the answer of a new reading.
-
-        Args:
-            read: reads at most `SIZE` entries, the most urgent first.
+        The first entry that fits, of whose table or partition no other is worked on, and that no other worker has been
+        given, until `done`; and whether there may be more entries that weren't read. None is always the answer of a new
+        reading. Of one table or partition a reading gives one entry.
         """
         with self._lock:
             fresh = more = False
             while True:
-                for number, place in self._waiting.items() if fresh or self._clock() < self._read_again else ():
-                    if fits(number, place):
+                current = self._waiting.items() if fresh or self._clock() < self._read_again else ()
+                for number, (place, entity) in current:
+                    if entity not in self._at_work and fits(number, place):
                         del self._waiting[number]
-                        self._given.add(number)
+                        self._given[number] = entity
+                        self._at_work.add(entity)
                         return number, True
                 if fresh:
                     return None, more
                 began = self._clock()
                 found = read()
-                fresh, more = True, len(found) >= SIZE
-                self._waiting = {number: place for number, place in found if number not in self._given}
+                fresh, more = True, len(found.waiting) >= SIZE
+                self._at_work = {*found.at_work, *self._given.values()}
+                self._waiting = {
+                    number: (place, entity) for number, place, entity in found.waiting if number not in self._given
+                }
                 now = self._clock()
                 self._read_again = now + max(_FRESH_SECONDS, _SHARE * (now - began))
 
     def done(self, numbers: Collection[int]) -> None:
         """The claims of these entries have been committed, or have come to nothing."""
         with self._lock:
-            self._given.difference_update(numbers)
+            for number in numbers:
+                self._given.pop(number, None)
 
     def forget(self) -> None:
         """Read the queue again at the next claim: an entry was given back."""

@@ -31,6 +31,7 @@ from compactor.metastore.clean.readers import MayBeListedError
 from compactor.metastore.clean.ready import ReadyEntry
 from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.included import left_below
+from compactor.planning.observed import NOTHING
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles import steps
@@ -55,7 +56,7 @@ RENAME_SECONDS = 300.0
 A table or partition that isn't in the catalog for so long was dropped. Hive commits a rename in catalog and queue one
 after the other: Hive 4 the queue first, Hive 3.1 the catalog.
 """
-INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.MAY_BE_LISTED})
+INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.MAY_BE_LISTED, Reason.NOT_OBSERVED})
 """Reasons to wait that are intended, or that are counted for another entry: no operator has to be told."""
 
 
@@ -229,7 +230,7 @@ class Cleaner:
             # says what was wrong with it, if it still is
             if seen_at(services.storage(location), location, table.location):
                 raise RetryableError(f"{location} wasn't listed when the entry was first observed; it is observed anew")
-            seen = {}
+            seen = NOTHING
         sweep = Sweep(
             services,
             table,
@@ -355,7 +356,7 @@ class Cleaner:
             if entry.commit_ms is not None and not INTENDED.issuperset(blocker.reason for blocker in item.blockers):
                 oldest = max(oldest, now - entry.commit_ms)
             key = f"{blocker.reason}:{blocker.sentence.partition(', open for')[0]}"
-            if self._said.get(entry.id) != key and blocker.reason not in {Reason.RETENTION, Reason.MAY_BE_LISTED}:
+            if self._said.get(entry.id) != key and blocker.reason not in INTENDED - {Reason.EARLIER_ENTRY}:
                 self._said[entry.id] = key
                 since = None if entry.commit_ms is None else duration(now - entry.commit_ms)
                 with about_entity(entry.entity, entry):

@@ -18,14 +18,13 @@ from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.engine.change_management import change_management
 from compactor.errors import RefusedError
 from compactor.log import get_logger
-from compactor.metastore.clean.readers import Seen
 from compactor.metastore.model import QueueEntry, TableFacts
+from compactor.planning.observed import Seen, only_seen, replaced_then
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.attempts import attempt_is_over
 from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
 from compactor.roles.cleaner.evidence import Evidence, evidence_in
-from compactor.roles.cleaner.first_look import only_seen, replaced_then
 from compactor.roles.cleaner.quarantine.contents import Look, of_partition
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.trash import (
@@ -174,7 +173,7 @@ class Sweep:
     def _removable(self, listing: Listing, state: AcidState) -> tuple[frozenset[str], Collection[FileEntry]]:
         """
         Directories and original files that no reader can need any more. What is aborted as a whole no reader needs; what
-        is replaced, only those who find what replaced it (`first_look`).
+        is replaced, only those who find what replaced it (`planning.observed`).
         """
         aborted = frozenset(listed.name for listed in state.aborted)
         if self._seen is None:

@@ -25,6 +25,7 @@ from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.commits import committed
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
+from compactor.metastore.compaction_queue.rivals import Neighbours
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.txn.transactions import TxnState
 from compactor.planning.document import CompactionPlan
@@ -96,6 +97,7 @@ class Attempt:
         self._record = WorkRecord(services.work_records, entry, worker_id)
         self._done = 0.0
         self._written = 0
+        self._near: Neighbours | None = None
         self.entry = entry
         self.state_stored = False
         self.visible = False
@@ -128,7 +130,7 @@ class Attempt:
         run_as = self._run_as(storage, facts.location)
         self._liveness.begin(run_as)
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
-        self._asked(lambda: self._require_first(request.txns))
+        self._asked(lambda: self._require_none_open(request.txns))
         newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
         monitor = Monitor(
@@ -189,15 +191,12 @@ class Attempt:
 
     def _publish(self, compaction: Compaction, verified: Verified) -> Published:
         """
-        Make the result visible. On Hive 3.1 the rename is the commit: meanwhile the rows of all entries of the place are
-        locked, so that the last look holds until the rename. On Hive 4 the commit looks.
+        Make the result visible. On Hive 3.1 the rename is the commit: from the last look at the names to the rename the
+        rows of all entries of the place are locked. On Hive 4 the commit looks.
         """
-        request = compaction.request
-        if self._services.hive_4:
-            return compaction.publish(verified, lambda: self._guard(request))
-        self._guard(request)
-        with self._asked_for(lambda: self._services.queue.only_publisher(self.entry)) as still:
-            return compaction.publish(verified, still)
+        request, queue = compaction.request, self._services.queue
+        alone = None if self._services.hive_4 else lambda: self._asked_for(lambda: queue.only_publisher(self.entry))
+        return compaction.publish(verified, lambda: self._guard(request), alone)
 
     @contextlib.contextmanager
     def _asked_for(
@@ -374,10 +373,18 @@ class Attempt:
         self._liveness.renew()
         self._require_first(before.txns)
 
-    def _require_first(self, lists: ValidTxnList | None) -> None:
-        """An early answer of what the commit asks (Hive 4): the work would be in vain."""
+    def _require_none_open(self, lists: ValidTxnList | None) -> None:
+        """Hive 4: a worker of Hive's whose claim was taken back works on; nothing in the queue tells of it."""
         if lists is not None and self.txn_id is not None:
-            self._services.queue.require_first(self.entry, self.txn_id, lists)
+            self._services.queue.require_none_open(self.entry, self.txn_id, lists)
+
+    def _require_first(self, lists: ValidTxnList | None) -> None:
+        """
+        Hive 4: an early answer of what the commit asks. Readers that ignore `_v` see a result as soon as it is renamed;
+        and the queue is read here, not while no transaction can be opened.
+        """
+        if lists is not None and self.txn_id is not None:
+            self._near = self._services.queue.require_first(self.entry, self.txn_id, lists, self._near)
 
     def _commit(self, follow_up: FollowUp | None = None, lists: ValidTxnList | None = None) -> None:
         """
@@ -389,7 +396,7 @@ class Attempt:
         """
         patiently(
             lambda: self._services.queue.mark_compacted_and_commit(
-                self.entry, self._worker_id, self.txn_id, follow_up, lists
+                self.entry, self._worker_id, self.txn_id, follow_up, lists, near=self._near
             ),
             self._cancellation,
             OutcomeUnknownError,

@@ -204,8 +204,8 @@ def _left_to_the_cleaner(scene: Scene, found: Resolved, lists: Lists) -> Plan | 
         if scene.lacks("ends-below-aborted"):
             undone &= _there(found)
         kept += numbers(undone)
-        gone = [one for one in gone if one.high <= min([lists.high, *(number - 1 for number in kept)])]
     highest = min([lists.high, *(number - 1 for number in kept)])
+    gone = [one for one in gone if one.high <= highest]
     return Plan((), (), highest) if gone and highest > 0 else None
 
 

@@ -6,12 +6,11 @@ import resource
 import shutil
 import signal
 import subprocess
+from contextlib import contextmanager
 
 import pytest
 
-from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.acid.names import parse_dir
-from compactor.engine.publish.checks import are_read_together
+from compactor.acid.compaction import CompactionKind
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RivalError, UnreachableError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
@@ -65,8 +64,8 @@ def ready(warehouse, table, kind=CompactionKind.MAJOR, storage=None):
     return attempt
 
 
-def publish(attempt, guard=lambda: None):
-    return attempt.publish(guard)
+def publish(attempt, guard=lambda: None, alone=None):
+    return attempt.publish(guard, alone)
 
 
 def test_the_steps_after_staging_may_be_repeated(warehouse, table):
@@ -163,6 +162,79 @@ def test_another_compactions_result_comes_first(warehouse, table, name):
         publish(attempt)
 
 
+class Listing(LocalStorage):
+    """Notes which calls come while other compactions are held off."""
+
+    def __init__(self):
+        super().__init__()
+        self.held, self.calls = False, []
+
+    @contextmanager
+    def alone(self, meanwhile=lambda: None, still=lambda: None):
+        meanwhile()
+        self.held = True
+        yield still
+        self.held = False
+
+    def _note(self, name):
+        if self.held:
+            self.calls.append(name)
+
+    def list_tree(self, location):
+        self._note("list_tree")
+        return super().list_tree(location)
+
+    def directories(self, location):
+        self._note("directories")
+        return super().directories(location)
+
+    def rename_noreplace(self, source, target):
+        self._note("rename")
+        super().rename_noreplace(source, target)
+
+
+def test_only_names_are_looked_at_while_others_are_held_off(warehouse, table):
+    """On Hive 3.1 the queue's rows are locked meanwhile, and Hive's DROP of any table waits for them on InnoDB."""
+    storage = Listing()
+    attempt = ready(warehouse, table, storage=storage)
+    publish(attempt, alone=storage.alone)
+    assert storage.calls == ["directories", "rename"]
+
+
+@pytest.mark.parametrize("name", ["base_0000002_v0000077", "delta_0000001_0000009_v0000077"])
+def test_what_another_compaction_published_since_the_listing_is_seen(warehouse, table, name):
+    """It may have come before this one was alone."""
+    storage = Listing()
+    attempt = ready(warehouse, table, storage=storage)
+    came = (attempt.location / name).mkdir
+    with pytest.raises(RivalError, match=f"{name} of another compaction came meanwhile"):
+        publish(attempt, alone=lambda: storage.alone(came))
+    assert attempt.plan().names[0] not in attempt.names()
+
+
+def test_an_input_that_went_since_the_listing_is_missed(warehouse, table):
+    """As before: what another compaction replaced may have been cleaned."""
+    storage = Listing()
+    attempt = ready(warehouse, table, storage=storage)
+    (victim,) = attempt.location.glob("delta_0000001_*")
+    with pytest.raises(RefusedError) as caught:
+        publish(attempt, alone=lambda: storage.alone(lambda: shutil.rmtree(victim)))
+    assert caught.value.reason is Reason.INPUT_CHANGED
+    assert attempt.plan().names[0] not in attempt.names()
+
+
+def test_nothing_is_renamed_when_others_are_not_held_off_any_more(warehouse, table):
+    """The server ended the transaction that holds the rows, while the store took its time."""
+    storage = Listing()
+    attempt = ready(warehouse, table, storage=storage)
+
+    def still():
+        raise OwnershipLostError("the locks are gone")
+
+    with unchanged(attempt), pytest.raises(OwnershipLostError):
+        publish(attempt, alone=lambda: storage.alone(still=still))
+
+
 @pytest.mark.parametrize("name", ["delta_0000002_0000009", "delta_0000001_0000001_v0000077", "base_0000009_v0000077"])
 def test_what_is_not_read_beside_it_is_left_alone(warehouse, table, name):
     """A writer's batch, and results that lie inside this one, or around it."""
@@ -170,31 +242,6 @@ def test_what_is_not_read_beside_it_is_left_alone(warehouse, table, name):
     (attempt.location / name).mkdir()
     publish(attempt)
     assert {name, attempt.plan().names[0]} <= set(attempt.names())
-
-
-@pytest.mark.parametrize(
-    ("mine", "other", "together"),
-    [
-        ("base_3", "delta_1_4", True),
-        ("delta_1_4", "base_3", True),
-        ("base_3", "base_5", False),
-        ("base_3", "base_3_v9", True),
-        ("base_4", "delta_1_4", False),
-        ("delta_1_3", "delta_2_5", True),
-        ("delta_1_3", "delete_delta_2_5", True),
-        ("delta_1_5", "delta_2_3", False),
-        ("delta_2_3", "delta_1_5", False),
-        ("delta_1_3_v7", "delta_1_3_v9", True),
-        ("delta_1_3", "delete_delta_1_3", False),
-        ("delta_1_3", "delta_4_6", False),
-        ("delta_3_5", "base_2", False),
-        ("delta_3_3", "delta_3_3_0001", False),
-    ],
-)
-def test_which_results_are_read_together(mine, other, together):
-    """Ranges that lie across each other, and equal ones of one kind; of others readers take the wider one."""
-    one, two = (parse_dir(name, LayoutVersion.HIVE_4) for name in (mine, other))
-    assert are_read_together(one, two) is are_read_together(two, one) is together
 
 
 def test_one_of_an_aborted_compaction_is_removed_first(warehouse, table):

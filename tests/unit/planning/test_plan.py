@@ -29,6 +29,7 @@ from compactor.planning.document import (
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
+from compactor.planning.included import only_cleaning
 from compactor.planning.plan import plan, prepare
 from compactor.planning.prediction import predict
 from compactor.planning.segments import SegmentSource, Sizes, segments
@@ -50,6 +51,26 @@ def selected(
     txn = 99 if layout is LayoutVersion.HIVE_4 else None
     state = resolve(listing(entries), write_ids, ValidTxnList(99, (99,)) if txn else None, layout)
     return select(state, TableSpec("db.t", columns, ColumnRule.NAME), kind, layout, write_ids, txn)
+
+
+@pytest.mark.parametrize(
+    ("entries", "layout", "left"),
+    [
+        (("base_5/ delta_7_7/",), LayoutVersion.HIVE_3, None),
+        (("base_5/ delta_4_4/ delta_7_7/",), LayoutVersion.HIVE_3, (6, 1)),
+        (("base_5/ delta_7_7/",), LayoutVersion.HIVE_4, (9, 1)),
+        (("base_5/ delta_4_4/ delta_7_7/",), LayoutVersion.HIVE_4, (9, 2)),
+    ],
+)
+def test_only_what_an_entry_reaches_calls_the_cleaner(entries, layout, left):
+    """
+    On Hive 3.1 an entry ends below aborted ids. One with nothing to remove would later remove what another compaction
+    replaced, though readers need it.
+    """
+    write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 9, (), (7,)))
+    state = resolve(listing(entries), write_ids, None, layout)
+    found = only_cleaning(state, write_ids, layout)
+    assert (found and (found.highest_write_id, found.directories)) == left
 
 
 def stripe(write_id, index=0, rows=100, size=16 * MIB, bucket=BUCKET, **more):

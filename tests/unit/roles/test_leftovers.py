@@ -6,6 +6,7 @@ import time
 import pytest
 
 from compactor.metastore.model import Entity
+from compactor.metastore.txn.snapshots import COMPACTION
 from compactor.roles.cleaner.quarantine.orphans import Leftovers
 from tests.unit.roles.test_quarantine import HOUR_MS, later  # noqa: F401 - a fixture
 from tests.unit.roles.test_restore import replaced
@@ -88,6 +89,21 @@ def test_a_lock_or_a_writer_leaves_hives_directories_alone(any_world, by):
     if by == "rolled back":
         world.hive.fall_silent(txn)
         assert place.remove(orphan, 0)
+
+
+@pytest.mark.parametrize(("agent", "proven"), [("Unknown", False), (f"compactor-there-{'0' * 32}-1", True)])
+def test_whose_aborted_compaction_leaves_hives_directories_alone(world, agent, proven):
+    """A job of Hive's compactor stages in `_tmp_…`, and an abort doesn't end it; one of ours stages elsewhere."""
+    table = world.table(rows=1)
+    left(table, "_tmp_x")
+    schema = world.services.database.schema
+    txn = world.hive.begin(kind=COMPACTION, silent=1_000)
+    row = {"tc_txnid": txn, "tc_database": "db", "tc_table": "t", "tc_operation_type": "c", "tc_writeid": 1}
+    world.hive.change(schema.txn_components.insert().values(row))
+    mine = schema.txns.c.txn_id == txn
+    world.hive.change(schema.txns.update().where(mine).values(txn_state="a", txn_agent_info=agent))
+    (orphan,) = leftovers(world, table).find()
+    assert orphan.proven is proven
 
 
 def test_only_what_is_old_enough_goes(world):

@@ -152,7 +152,10 @@ class Leftovers:
         return False, "the next cleaning of the place settles it"
 
     def _hives(self) -> tuple[bool, str]:
-        """By the whole table: a dynamic insert stages in the table's directory what it writes to partitions."""
+        """
+        By the whole table: a dynamic insert stages in the table's directory what it writes to partitions. An aborted
+        compaction of Hive's counts, for its job stages in `_tmp_…`; one of ours stages under a name of its own.
+        """
         entity = Entity(self.table.database, self.table.name)
         for blocker in self.services.cleaning.writing(entity):
             return False, blocker.sentence
@@ -160,6 +163,8 @@ class Leftovers:
             return False, str(lock)
         late_ms = self.services.settings.cleaner.late_ms
         for component, _ in self.services.aborts.may_write(entity, late_ms):
+            if component.operation == "c" and component.is_ours:
+                continue
             return False, f"transaction {component.txn_id} was rolled back, and its tasks may still be running"
         return True, f"no transaction or lock of a statement is on {entity}"
 
