@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from compactor.metastore.compaction_queue import claims
 from compactor.metastore.db.database import Database
 from compactor.metastore.txn.allocated_ids import HandedOut
 from compactor.roles.worker import monitor
@@ -57,7 +56,8 @@ class Stage:
         self._database.handed_out = HandedOut()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(monitor, "LOOK_SECONDS", 3600.0)  # a history's steps aren't in its time
-            patch.setattr(claims, "at_work_on", lambda *_: None)  # of two the one that publishes first wins
+            # of two that work at once the one that publishes first wins
+            patch.setattr("compactor.metastore.compaction_queue.claims.at_work_on", lambda *_: None)
             stand_before_renames(patch)
             lane = Lane(
                 self._database,

@@ -47,6 +47,7 @@ class Player:
         self.readers: dict[int, object] = {}
         self.entries: dict[int, int] = {}
         self.workers: dict[int, SteppedWorker] = {}
+        self._every_worker: list[SteppedWorker] = []
         self.opened: dict[int, tuple[Statement, int, dict]] = {}
         self.hives: dict[int, HivesWorker] = {}
         self._of_entry: dict[int, HivesWorker] = {}
@@ -103,9 +104,9 @@ class Player:
 
     def close(self):
         """Workers that stand still are gone."""
-        for worker in self.workers.values():
+        for worker in self._every_worker:
             worker.stop()
-        for worker in self.workers.values():
+        for worker in self._every_worker:
             worker.await_end()
 
     def _partition(self, place):
@@ -232,6 +233,7 @@ class Player:
         """A worker that has claimed this entry, and stands before its last look."""
         with self._waiting_alone(entry):
             worker = SteppedWorker(self.lane.world, next(self._numbers), self._stops)
+            self._every_worker.append(worker)
             worker.start()
         return worker
 
@@ -250,7 +252,6 @@ class Player:
     def act_refuse(self, entry):
         worker = self._started(entry)
         if self._state(entry) is not None:
-            self.workers[entry] = worker
             raise CannotPlayError(f"the model has nothing to compact: {worker.sentence}")
 
     def act_leave_to_cleaner(self, entry):

@@ -51,6 +51,7 @@ class SteppedWorker:
         self.services.settings = world.services.settings
         self._worker = Worker(self.services, number)
         self.sentence: str | None = None
+        self._ended = False
 
     def start(self):
         """Run to the first of its stops; the step, or None: the cycle has ended, with a sentence."""
@@ -100,10 +101,13 @@ class SteppedWorker:
         self._said.put(None)
 
     def _hear(self):
+        if self._ended:
+            return None
         try:
             said = self._said.get(timeout=_LIMIT_SECONDS)
         except queue.Empty:
             raise CannotPlayError("a worker waits for the fence of another one that stands still") from None
+        self._ended = said is None or isinstance(said, BaseException)
         if isinstance(said, BaseException):
             raise said
         return said
