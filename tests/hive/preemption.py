@@ -51,7 +51,7 @@ class Preempted:
     def __init__(self, lane: Lane, seed: int) -> None:
         self.lane, self.draw = lane, random.Random(seed)
         self.wrong, self.log = None, []
-        self._rate = self.draw.choice([0.01, 0.03, 0.08, 0.2])
+        self._rate = self.draw.choice([0.01, 0.03, 0.08, 0.15])
         self._depth, self._inside = [], threading.local()
         self._dead, self._numbers = set(), 10
         self._doomed = None

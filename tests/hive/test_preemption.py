@@ -50,7 +50,7 @@ def play(request, parties, tmp_path):  # noqa: F811 - a fixture
                 defect(patch, lane)
             history = Preempted(lane, seed)
             history.hooked(patch)
-            history.live(12 + seed % 16)
+            history.live(8 + seed % 8)
         server.empty(version, url)
         server.give_back(version, url)
         shutil.rmtree(tmp_path / "history")

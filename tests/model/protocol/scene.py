@@ -161,6 +161,10 @@ SWITCHES: dict[str, Switch] = {
         "a result is renamed beside one of another compaction whose range lies across its own (Hive 3.1)",
         Scene(3, writes=3, readers=0, entries=2, twice=True),
     ),
+    "locked-look": Switch(
+        "between a worker's last look and its rename another one looks and renames (Hive 3.1)",
+        Scene(3, writes=3, readers=0, entries=2, twice=True, steps=True),
+    ),
     "seen-after-death": Switch(
         "a first observation counts for what a worker renamed later, which died before it marked its entry (Hive 3.1)",
         Scene(3, base=2, writes=2, readers=2, entries=2, deaths=True, begins=_MINOR_BESIDE_A_READER),

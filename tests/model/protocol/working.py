@@ -50,7 +50,7 @@ def workers(scene: Scene, state: State) -> Moves:
         elif entry.state in AT_WORK:
             if entry.worker == "hive":
                 yield from _hives(scene, state, entry)
-            else:
+            elif not _waits_for_rows(scene, state, entry):
                 yield from _ours(scene, state, entry)
     for late in state.late:
         yield from _late(scene, state, late)
@@ -222,8 +222,7 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
     if entry.state == "working":
         if not _last_look(scene, state, entry):
             yield Action("refuse-last", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
-        elif scene.steps and (scene.hive == 4 or len(entry.results) > 1):
-            # on 3.1 the queue's rows are locked from the look to the rename
+        elif scene.steps:
             yield Action("look", (entry.id,)), state.put_entry(entry._replace(state="looked"))
         else:
             yield Action("publish", (entry.id, entry.results)), _published(state, entry, entry.results)
@@ -246,6 +245,17 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
         yield Action("give-way", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
     if scene.deaths:
         yield Action("recover", (entry.id,)), _recovered(scene, state, entry)
+
+
+def _waits_for_rows(scene: Scene, state: State, entry: Entry) -> bool:
+    """
+    On Hive 3.1 a worker locks the rows of its place's entries from its last look to its rename: whoever takes a step
+    with one of them waits. A new entry may be asked for, and claimed, but not published.
+    """
+    if scene.hive == 4 or scene.lacks("locked-look"):
+        return False
+    alike = [other for other in state.entries if other.id != entry.id and other.place == entry.place]
+    return any(other.state in {"looked", "half"} for other in alike)
 
 
 def _last_look(scene: Scene, state: State, entry: Entry) -> bool:
