@@ -20,6 +20,7 @@ from compactor.roles.housekeeper.recovery import Recovery
 from tests.hive.lane.lane import Lane
 from tests.hive.lane.model import Statement, Write
 from tests.hive.lane.table import NAME, PARTITIONS
+from tests.hive.party import HiveError
 from tests.hive.played.hives_worker import HivesWorker
 from tests.hive.played.worker import RENAME, CannotPlayError, SteppedWorker
 from tests.model.protocol.reading import lists_now, resolve
@@ -346,7 +347,12 @@ class Player:
 
     def act_commit_late(self, txn):
         """Where one of ours has the claim by now, it goes on until it sees that it is gone."""
-        self.hives[txn].commit()
+        try:
+            self.hives[txn].commit()
+        except HiveError as error:
+            if self.scene.switches and error.kind == "TxnAbortedException":
+                raise CannotPlayError(f"Hive refuses the commit: {error}") from error
+            raise
         for entry in [entry for entry in self.workers if all(entry != one.id for one in self._after.entries)]:
             self._go_to_the_end(entry)
 
