@@ -23,7 +23,7 @@ _FEW = 6
 _FIRST = {"3.1.0": 0, "4.0.0": 1000}
 
 
-_FINDING = {"seen_after_death": 1, "seen_after_empty": 4}
+_FINDING = {put_back.seen_after_death: 1, put_back.seen_after_empty: 4}
 """The first seed, from 0 on, that finds a defect which is put back."""
 _MORE = 6
 """Seeds after it that are tried when another order of threads lets it pass."""
@@ -71,12 +71,12 @@ def test_every_snapshot_reads_its_rows(request, play, version):
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", sorted(_FINDING))
-def test_a_defect_put_back_is_found(request, play, name):
+@pytest.mark.parametrize("defect", _FINDING, ids=lambda defect: defect.__name__)
+def test_a_defect_put_back_is_found(request, play, defect):
     """Histories find what once took an open reader's files on Hive 3.1, put back: with the seed that is known to."""
-    by_hand, first = request.config.getoption("--histories"), _FINDING[name]
+    by_hand, first = request.config.getoption("--histories"), _FINDING[defect]
     for seed in range(by_hand) if by_hand else range(first, first + _MORE):
-        history = play("3.1.0", seed, getattr(put_back, name))
+        history = play("3.1.0", seed, defect)
         count("histories in which a defect that was put back was looked for")
         if history.wrong is not None:
             assert "does not exist" in history.wrong, history.wrong
