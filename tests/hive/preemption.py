@@ -50,6 +50,7 @@ class Preempted:
 
     def __init__(self, lane: Lane, seed: int) -> None:
         self.lane, self.draw = lane, random.Random(seed)
+        self._between = random.Random(f"between {seed}")  # so that what is planned is the same however often roles ask
         self.wrong, self.log = None, []
         self._rate = self.draw.choice([0.01, 0.03, 0.08, 0.15])
         self._depth, self._inside = [], threading.local()
@@ -77,13 +78,13 @@ class Preempted:
             "recover": self._recover,
         }
 
-    def live(self, acts):
-        """The history, as long as nothing is wrong."""
+    def live(self, acts, among=_AT_ONCE):
+        """The history, of so many of these acts, as long as nothing is wrong."""
         self._act("inserts")
         for _ in range(acts):
             if self.wrong is not None:
                 return
-            act = self.draw.choice(_AT_ONCE)
+            act = self.draw.choice(among)
             self._say(act)
             self._act(act)
 
@@ -113,16 +114,20 @@ class Preempted:
         name = threading.current_thread().name
         if not 0 < len(self._depth) <= _MOST_DEEP or self.wrong is not None or getattr(self._inside, "on", False):
             return
-        if any(word in name for word in _OF_THEMSELVES) or self.draw.random() >= self._rate:
+        if any(word in name for word in _OF_THEMSELVES) or self._between.random() >= self._rate:
             return
         acts = ["write"] * 3 + ["inserts", "read", "read", "end", "purge", "recover"]
         if "worker" not in self._depth:
             acts += ["work"] * 3
         if self._depth[-1] == "worker":
             acts += ["kill", "ask", *(["clean"] * 3 if "cleaner" not in self._depth else [])]
-        act = self.draw.choice(acts)
+        act = self._between.choice(acts)
         self._say(f"[{self._depth[-1]} at {where}] {act}")
-        self._act(act)
+        planned, self.draw = self.draw, self._between
+        try:
+            self._act(act)
+        finally:
+            self.draw = planned
 
     def _say(self, what):
         self.log.append(f"{'  ' * len(self._depth)}{what}")
