@@ -72,11 +72,13 @@ _ODD = [
     st.tuples(st.just("write_nothing"), st.integers(0, 2)),
     st.tuples(st.just("die")),
     st.tuples(st.just("ask_in_capitals"), st.integers(0, 2), _YES),
+    st.tuples(st.just("ask_at_once"), st.integers(0, 2), _YES),
     st.tuples(st.just("observe_minor"), st.integers(0, 2)),
 ]
 """
 What a test thinks of last: a statement without a file, a worker that dies before it marks its entry, a second entry of
-a table, and a reader of a result that another reader keeps from being cleaned.
+a table by other letters or by two requests at once, and a reader of a result that another reader keeps from being
+cleaned.
 """
 _TABLES = st.one_of(
     st.just({"partitioned": True}),
@@ -319,6 +321,10 @@ def play(version, request, parties, folder):
     )  # the result's name reaches no higher than the minor's, though the table's write ids do
     @example(
         {"partitioned": False}, [*[_INSERT] * 3, ("ask", 0, True), ("ask_in_capitals", 0, False), ("work",), ("work",)]
+    )
+    @example(
+        {"partitioned": False},
+        [*[_INSERT] * 3, ("ask_at_once", 0, True), ("read", False), ("work",), ("work",), ("clean",)],
     )
     def live(table, steps):
         turns = Turns()

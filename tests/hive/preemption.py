@@ -10,6 +10,7 @@ import threading
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
+from compactor.roles import steps
 from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.housekeeper.housekeeper import Housekeeper
 from compactor.roles.housekeeper.recovery import Recovery
@@ -25,8 +26,15 @@ _CALLS = ("list_tree", "rename_noreplace", "directories", "delete_tree", "exists
 _OF_THEMSELVES = ("heartbeat", "monitor", "keeper")
 """Threads that come when they want: what they interrupt nobody can tell."""
 _MOST_DEEP = 2
-_AT_ONCE = ["inserts"] * 3 + ["write"] * 3 + ["read"] * 2 + ["end", "minor"] + ["compact"] * 5 + ["work"]
-_AT_ONCE += ["clean"] * 4 + ["recover", "purge", "house", "restart"]
+_AT_ONCE = ["inserts"] * 3 + ["write"] * 3 + ["read"] * 2 + ["end"] + ["beneath"] * 3 + ["compact"] * 5 + ["work"]
+_AT_ONCE += ["die", "die"] + ["clean"] * 4 + ["recover", "purge", "house", "restart"]
+_BENEATH = ("nothing", "over", "clean", "recover", "first", "clean")
+_AT_ONCE_BY_TWO = 0.1
+_MOST_WAITING = 3
+_LIKELY = 0.8
+"""Of each of these."""
+_DEATHS = (*steps.WORKER_STEPS, *[steps.WORKER_PUBLISHED] * 10)
+"""Where a worker dies; as often between its rename and its mark as at all other steps together."""
 
 
 class Preempted:
@@ -42,34 +50,43 @@ class Preempted:
 
     def __init__(self, lane: Lane, seed: int) -> None:
         self.lane, self.draw = lane, random.Random(seed)
+        self._between = random.Random(f"between {seed}")  # so that what is planned is the same however often roles ask
         self.wrong, self.log = None, []
-        self._rate = self.draw.choice([0.03, 0.08, 0.15, 0.3])
+        self._rate = self.draw.choice([0.01, 0.03, 0.08, 0.15])
         self._depth, self._inside = [], threading.local()
         self._dead, self._numbers = set(), 10
+        self._doomed = None
+        lane.world.observers = (*lane.world.observers, self._pass)
         self._cleaner = Cleaner(self._services())
         self._acts = {
             "write": self._write,
+            "nothing": self._nothing,
             "inserts": self._inserts,
             "read": self._read,
             "end": self._end,
+            "first": self._first_reader_ends,
             "purge": self._purge,
             "ask": self._ask,
-            "minor": self._minor,
+            "beneath": self._beneath,
+            "over": self._over,
             "compact": self._compact,
             "work": self._work,
+            "die": self._ask_and_die,
             "clean": self._clean,
             "house": self._house,
             "restart": self._restart,
             "recover": self._recover,
         }
 
-    def live(self, acts):
-        """The history, as long as nothing is wrong."""
+    def live(self, acts, among=_AT_ONCE):
+        """The history, of so many of these acts, as long as nothing is wrong."""
         self._act("inserts")
         for _ in range(acts):
             if self.wrong is not None:
                 return
-            self._act(self.draw.choice(_AT_ONCE))
+            act = self.draw.choice(among)
+            self._say(act)
+            self._act(act)
 
     def hooked(self, patch):
         """Put a point before each statement and call."""
@@ -97,16 +114,20 @@ class Preempted:
         name = threading.current_thread().name
         if not 0 < len(self._depth) <= _MOST_DEEP or self.wrong is not None or getattr(self._inside, "on", False):
             return
-        if any(word in name for word in _OF_THEMSELVES) or self.draw.random() >= self._rate:
+        if any(word in name for word in _OF_THEMSELVES) or self._between.random() >= self._rate:
             return
         acts = ["write"] * 3 + ["inserts", "read", "read", "end", "purge", "recover"]
         if "worker" not in self._depth:
             acts += ["work"] * 3
         if self._depth[-1] == "worker":
             acts += ["kill", "ask", *(["clean"] * 3 if "cleaner" not in self._depth else [])]
-        act = self.draw.choice(acts)
+        act = self._between.choice(acts)
         self._say(f"[{self._depth[-1]} at {where}] {act}")
-        self._act(act)
+        planned, self.draw = self.draw, self._between
+        try:
+            self._act(act)
+        finally:
+            self.draw = planned
 
     def _say(self, what):
         self.log.append(f"{'  ' * len(self._depth)}{what}")
@@ -142,6 +163,10 @@ class Preempted:
                 self.lane.write(Statement(kind, (place,), self.draw.randrange(1, 3), self.draw.randrange(2)), commit)
             self.lane.unnoted = False
 
+    def _nothing(self):
+        with self._undisturbed():
+            self.lane.write_nothing(0)
+
     def _inserts(self):
         with self._undisturbed():
             for _ in range(self.draw.randrange(2, 5)):
@@ -157,30 +182,73 @@ class Preempted:
             if self.lane.readers:
                 self.lane.read_no_more(self.draw.randrange(len(self.lane.readers)))
 
+    def _first_reader_ends(self):
+        with self._undisturbed():
+            self.lane.read_no_more(0)
+
     def _purge(self):
         with self._undisturbed():
             self.lane.hive.commit(self.lane.hive.begin())
             self.lane.world.settle_time()
             self.lane.hive.keep_house()
 
-    def _ask(self, major=None):
+    def _ask(self, major=None, place=None):
         lane = self.lane
-        place = self.draw.choice(lane.catalogued[:1] * 4 + lane.catalogued) if lane.catalogued else None
+        if place is None:
+            place = self.draw.choice(lane.catalogued[:1] * 4 + lane.catalogued) if lane.catalogued else None
         if place is None and lane.partitioned:
             return
         kind = self.draw.random() < 0.5 if major is None else major
         kind |= lane.insert_only and not lane.party.hive_4
         with self._undisturbed():
+            if self.draw.random() < _AT_ONCE_BY_TWO:
+                lane.ask_at_once(PARTITIONS.index(place) if place else 0, kind)
+                return
             lane.world.enqueue(Entity("db", "t", place), "major" if kind else "minor")
 
-    def _minor(self):
-        """Something that a reader keeps from being cleaned, and another reader of it."""
+    def _beneath(self):
+        """
+        A result that one reader keeps from being cleaned, and another one reads; beneath the two another compaction,
+        which may die, the Cleaner, and the end of the first reader.
+        """
+        rate, self._rate = self._rate, self._rate / 10
+        self._come_to_rest()
         self._inserts()
+        first = self.lane.catalogued[0] if self.lane.catalogued else None
+        if self.draw.random() < _LIKELY:
+            self._ask(True, first)
+            self._work()
+            self._clean()
+            self._inserts()
+        self._ask(False, first)
         self._read()
-        self._ask(major=False)
         self._work()
         self._clean()
         self._read()
+        for act in _BENEATH:
+            if self.wrong is None and self.draw.random() < _LIKELY:
+                self._say(f"beneath: {act}")
+                self._act(act)
+        self._rate = rate
+
+    def _come_to_rest(self):
+        """No reader is left, and no entry that a worker or the Cleaner could end."""
+        while self.lane.readers:
+            self._first_reader_ends()
+        self._recover()
+        with self._undisturbed():
+            waiting = len(self.lane.world.services.queue.entries())
+        for _ in range(min(waiting, _MOST_WAITING)):
+            self._work()
+            self._clean()
+
+    def _over(self):
+        """A major compaction of the same place, which may die."""
+        self._ask(True, self.lane.catalogued[0] if self.lane.catalogued else None)
+        if self.draw.random() < 0.5:
+            self._work()
+        else:
+            self._die()
 
     def _compact(self):
         self._ask()
@@ -189,6 +257,22 @@ class Preempted:
     def _work(self):
         self._numbers += 1
         self._role("worker", Worker(self._services(), self._numbers).run_once)
+
+    def _ask_and_die(self):
+        self._ask()
+        self._die()
+
+    def _die(self):
+        """A worker is killed at one of its steps."""
+        self._doomed = self.draw.choice(_DEATHS)
+        self._work()
+        self._doomed = None
+
+    def _pass(self, step, _):
+        if step == self._doomed and self._depth[-1:] == ["worker"]:
+            self._doomed = None
+            self._say(f"killed at {step}")
+            raise KilledError
 
     def _clean(self):
         self._role("cleaner", self._cleaner.run_once)
@@ -203,6 +287,8 @@ class Preempted:
         """Another daemon gives back what killed workers had claimed."""
         with self._undisturbed():
             left = [entry for entry in self.lane.world.services.queue.working() if entry.id in self._dead]
+            if left:
+                self.lane.lose_locks_of_the_dead()
         for entry in left:
             services = self._services()
             self._depth.append("recovery")

@@ -108,17 +108,7 @@ def test_two_requests_at_once(lane_on):
     lane = lane_on("4.0.0")
     for _ in range(3):
         lane.write(INSERT)
-    ask = {"dbname": "db", "tablename": "t"}
-    one = lane.party.begin("compact", ask | {"type": "MAJOR"}, session="a", gated=True)
-    at, inserted = one.at(), False
-    while not (inserted and at == "COMMIT"):
-        inserted |= at.startswith('INSERT INTO "COMPACTION_QUEUE"')
-        one.go()
-        at = one.at()
-    two = lane.party.begin("compact", ask | {"type": "MINOR"}, session="b")
-    two.look(2)
-    one.finish()
-    assert two.result()["accepted"]
+    lane.ask_at_once(0, True, wait_seconds=2)
     assert len(lane.world.services.queue.entries()) == 2
     second, _ = _work_on_both(lane)
     assert second == "nothing is queued"

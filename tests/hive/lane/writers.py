@@ -42,9 +42,13 @@ class Writers(LaneTable):
                 self.advance(one)
             self.end(one, commit)
 
-    def begin(self, statement):
+    def begin(self, statement, txn=None, seen=None):
         """
         Open, choose the rows, lock: None where the locks are held by others, or the table takes no such statement.
+
+        Args:
+            txn: opened before; None: now.
+            seen: the rows of each partition when it was opened.
         """
         kind, count, bucket = statement.kind, statement.count, statement.bucket
         if self.insert_only and kind in {"update", "delete"}:
@@ -55,7 +59,7 @@ class Writers(LaneTable):
         dynamic = statement.dynamic and self.partitioned and kind != "overwrite"
         if not dynamic:
             partitions = partitions[:1]
-        txn = self.hive.begin(age=0)
+        txn = txn or self.hive.begin(age=0)
         one = Write(
             txn,
             self.hive.allocate(txn, NAME),
@@ -82,7 +86,8 @@ class Writers(LaneTable):
         statement = 1 if kind == "update" and self.party.hive_4 else 0
         for partition in partitions:
             if kind in {"update", "delete"}:
-                free = [(key, value) for key, value in self.visible(partition) if key not in taken]
+                rows = self.visible(partition) if seen is None else seen.get(partition, [])
+                free = [(key, value) for key, value in rows if key not in taken]
                 one.deletes += [(partition, key, value) for key, value in free[:: max(1, 3 - count)]]
             for number in range(
                 new * count if kind != "update" else sum(1 for place, _, _ in one.deletes if place == partition)

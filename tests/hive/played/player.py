@@ -7,6 +7,7 @@ which the player remembers. After each action every open reader, and one that be
 due, and the rows that are committed must be those of the model.
 """
 
+import contextlib
 import re
 
 from sqlalchemy import func, select, update
@@ -19,13 +20,16 @@ from compactor.roles.housekeeper.recovery import Recovery
 from tests.hive.lane.lane import Lane
 from tests.hive.lane.model import Statement, Write
 from tests.hive.lane.table import NAME, PARTITIONS
-from tests.hive.played.worker import CannotPlayError, SteppedWorker
+from tests.hive.party import HiveError
+from tests.hive.played.hives_worker import HivesWorker
+from tests.hive.played.worker import RENAME, CannotPlayError, SteppedWorker
 from tests.model.protocol.reading import lists_now, resolve
 from tests.model.protocol.values import numbers
 
 _STOPS = (steps.WORKER_VERIFIED, steps.WORKER_PUBLISHED)
 _NAME = re.compile(r"(?:base_(\d+)|(delete_)?delta_(\d+)_(\d+))")
 _KINDS = {"major": "a", "minor": "i"}
+_DAY_MS = 86_400_000
 _NEVER = 1_000_000
 """A threshold that no history reaches."""
 
@@ -44,6 +48,12 @@ class Player:
         self.readers: dict[int, object] = {}
         self.entries: dict[int, int] = {}
         self.workers: dict[int, SteppedWorker] = {}
+        self._every_worker: list[SteppedWorker] = []
+        self.opened: dict[int, tuple[Statement, int, dict]] = {}
+        self.hives: dict[int, HivesWorker] = {}
+        self._of_entry: dict[int, HivesWorker] = {}
+        self._after = None
+        self._stops = (*_STOPS, RENAME) if scene.steps else _STOPS
         self._numbers = iter(range(1, _NEVER))
         self._sweep(False)
         for _ in range(scene.base):
@@ -60,6 +70,7 @@ class Player:
         Raises:
             CannotPlayError: the history ends here.
         """
+        self._after = after
         getattr(self, f"act_{action.name.replace('-', '_')}")(*action.about)
         self.lane.check_readers()
         lists = lists_now(after)
@@ -94,9 +105,9 @@ class Player:
 
     def close(self):
         """Workers that stand still are gone."""
-        for worker in self.workers.values():
+        for worker in self._every_worker:
             worker.stop()
-        for worker in self.workers.values():
+        for worker in self._every_worker:
             worker.await_end()
 
     def _partition(self, place):
@@ -111,6 +122,19 @@ class Player:
         one = self.lane.begin(Statement(kind, places, 3 if kind == "delete" else 1, 0, len(places) > 1))
         if one is None:
             raise CannotPlayError(f"{kind} waits for a lock")
+        self.writes[txn] = one
+
+    def act_open(self, kind, txn, places):
+        """It takes its write id later."""
+        rows = {place: self.lane.visible(place) for place in self.lane.catalogued}
+        statement = Statement(kind, places, 3 if kind == "delete" else 1, 0, len(places) > 1)
+        self.opened[txn] = (statement, self.lane.hive.begin(age=0), rows)
+
+    def act_allocate(self, txn):
+        statement, number, rows = self.opened.pop(txn)
+        one = self.lane.begin(statement, number, rows)
+        if one is None:
+            raise CannotPlayError(f"{statement.kind} waits for a lock")
         self.writes[txn] = one
 
     def act_batch(self, first, place):
@@ -159,6 +183,9 @@ class Player:
         self.lane.end(one, commit=True)
 
     def act_abort(self, txn):
+        if txn in self.opened:
+            self.lane.hive.abort(self.opened.pop(txn)[1], silent=0)
+            return
         self.lane.end(self.writes[txn], commit=False)
 
     def act_tasks_end(self, txn):
@@ -204,20 +231,30 @@ class Player:
         self.workers[entry] = worker
 
     def _started(self, entry):
-        """A worker that has claimed this entry, and no other that waits, and stands before its last look."""
-        lane, queued = self.lane, self.lane.hive.schema.compaction_queue
-        others = [number for one, number in self.entries.items() if one != entry and self._state(one) == "i"]
-        lane.hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="x"))
-        lane.world.settle_time()
-        worker = SteppedWorker(lane.world, next(self._numbers), _STOPS)
-        worker.start()
-        lane.hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="i"))
+        """A worker that has claimed this entry, and stands before its last look."""
+        with self._waiting_alone(entry):
+            worker = SteppedWorker(self.lane.world, next(self._numbers), self._stops)
+            self._every_worker.append(worker)
+            worker.start()
         return worker
+
+    @contextlib.contextmanager
+    def _waiting_alone(self, entry):
+        """No other entry waits for a worker. On Hive 3.1 one that stands before its rename has their rows."""
+        if self.scene.hive == 3 and any(one.state == "looked" for one in self._after.entries):
+            raise CannotPlayError("the rows of waiting entries are locked")
+        hive, queued = self.lane.hive, self.lane.hive.schema.compaction_queue
+        others = [number for one, number in self.entries.items() if one != entry and self._state(one) == "i"]
+        hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="x"))
+        self.lane.world.settle_time()
+        try:
+            yield
+        finally:
+            hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="i"))
 
     def act_refuse(self, entry):
         worker = self._started(entry)
         if self._state(entry) is not None:
-            self.workers[entry] = worker
             raise CannotPlayError(f"the model has nothing to compact: {worker.sentence}")
 
     def act_leave_to_cleaner(self, entry):
@@ -226,7 +263,9 @@ class Player:
             raise CannotPlayError(f"not left to the Cleaner: {worker.sentence}")
 
     def act_look(self, entry):
-        """The last look and the rename are one step here."""
+        worker = self.workers[entry]
+        if RENAME in self._stops and worker.go_on() != RENAME:
+            raise CannotPlayError(f"the last look refuses: {worker.sentence}")
 
     def act_publish(self, entry, results):
         self._outlive(results)
@@ -247,7 +286,10 @@ class Player:
             raise CannotPlayError(f"not committed: {worker.sentence}")
 
     def act_publish_first(self, entry, results):
-        """Both renames are one step here."""
+        """Where a worker stands before its renames; on Hive 3.1 no compaction has two."""
+        worker = self.workers[entry]
+        if worker.go_on() != RENAME:
+            raise CannotPlayError(f"not published: {worker.sentence}")
 
     def act_give_way(self, entry):
         worker = self.workers.pop(entry)
@@ -262,7 +304,7 @@ class Player:
             raise CannotPlayError("published, where the model's last look refuses")
 
     def act_recover(self, entry):
-        """The worker is gone, and another daemon gives its claim back."""
+        """The worker is gone, and another daemon clears up after it, and gives its claim back."""
         self.workers.pop(entry).kill()
         lane, number = self.lane, self.entries[entry]
         services = lane.world.new_services()
@@ -271,6 +313,59 @@ class Player:
         services.queue.give_back(found)
         locks = lane.hive.schema.hive_locks
         lane.hive.change(locks.delete().where(locks.c.hl_agent_info == AGENT, func.coalesce(locks.c.hl_txnid, 0) == 0))
+
+    # Hive's worker
+
+    def act_hive_plan(self, entry, results):
+        covered = next(one.covered for one in self._after.entries if one.id == entry)
+        with self._waiting_alone(entry):
+            worker = HivesWorker(self.lane, covered, self._partition(results[0].place))
+        if not worker.claimed:
+            raise CannotPlayError("Hive's worker finds nothing to claim")
+        self.hives[results[0].txn] = self._of_entry[entry] = worker
+
+    def act_hive_publish(self, entry, results):
+        self._of_entry[entry].publish(results)
+
+    def act_hive_commit(self, entry):
+        self._of_entry.pop(entry).commit()
+
+    def act_hive_revoke(self, entry):
+        """Hive takes its claim back, and ends no transaction."""
+        self._of_entry.pop(entry).lose_claim()
+        self.lane.party.call("revokeTimedoutWorkers", _DAY_MS)
+        assert self._state(entry) == "i"
+
+    def act_revoke(self, entry):
+        """Our recovery takes its claim back, with its transaction."""
+        self._of_entry.pop(entry).lose_claim()
+        Recovery(self.lane.world.new_services(), Progress()).give_back_timed_out()
+        assert self._state(entry) == "i"
+
+    def act_publish_late(self, txn, results):
+        self.hives[txn].publish(results)
+
+    def act_commit_late(self, txn):
+        """Where one of ours has the claim by now, it goes on until it sees that it is gone."""
+        try:
+            self.hives[txn].commit()
+        except HiveError as error:
+            if self.scene.switches and error.kind == "TxnAbortedException":
+                raise CannotPlayError(f"Hive refuses the commit: {error}") from error
+            raise
+        for entry in [entry for entry in self.workers if all(entry != one.id for one in self._after.entries)]:
+            self._go_to_the_end(entry)
+
+    def _go_to_the_end(self, entry):
+        worker = self.workers.pop(entry)
+        while worker.go_on() is not None:
+            pass
+
+    def act_reap_compaction(self, txn):
+        self.hives[txn].time_out()
+
+    def act_tasks_end_compaction(self, txn):
+        self.hives[txn].end()
 
     # The Cleaner
 

@@ -3,8 +3,11 @@
 import queue
 import threading
 
+from compactor.engine.publish.rename import RenamePublisher
 from compactor.roles.worker.worker import Worker
 
+RENAME = "rename"
+"""Where a worker stands between its last look and a rename."""
 _LIMIT_SECONDS = 30
 
 
@@ -14,6 +17,19 @@ class CannotPlayError(Exception):
 
 class Killed(BaseException):
     """As SIGKILL: nothing of the process runs after it."""
+
+
+def stand_before_renames(patch):
+    """Let workers that have the stop `RENAME` stand there."""
+    rename = RenamePublisher._rename
+
+    def around(publisher, manifest):
+        worker = getattr(threading.current_thread(), "stepped", None)
+        if worker is not None:
+            worker.stand(RENAME)
+        rename(publisher, manifest)
+
+    patch.setattr(RenamePublisher, "_rename", around)
 
 
 class SteppedWorker:
@@ -35,10 +51,13 @@ class SteppedWorker:
         self.services.settings = world.services.settings
         self._worker = Worker(self.services, number)
         self.sentence: str | None = None
+        self._ended = False
 
     def start(self):
         """Run to the first of its stops; the step, or None: the cycle has ended, with a sentence."""
-        threading.Thread(target=self._run, daemon=True).start()
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.stepped = self
+        thread.start()
         return self._hear()
 
     def go_on(self):
@@ -61,7 +80,12 @@ class SteppedWorker:
             pass
 
     def _observe(self, step, about):
-        if step in self._stops and threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            self.stand(step)
+
+    def stand(self, step):
+        """In its thread: wait at this step, if it is one of its stops."""
+        if step in self._stops:
             self._said.put(step)
             if not self._go.get():
                 raise Killed
@@ -77,10 +101,13 @@ class SteppedWorker:
         self._said.put(None)
 
     def _hear(self):
+        if self._ended:
+            return None
         try:
             said = self._said.get(timeout=_LIMIT_SECONDS)
         except queue.Empty:
             raise CannotPlayError("a worker waits for the fence of another one that stands still") from None
+        self._ended = said is None or isinstance(said, BaseException)
         if isinstance(said, BaseException):
             raise said
         return said

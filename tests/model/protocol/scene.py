@@ -28,7 +28,8 @@ class Scene:
         empty: a statement may commit without a file.
         late_ids: the write id is taken later than the transaction.
         deaths: a worker may die, or fall asleep, at any step.
-        hives_worker: Hive's own worker takes entries, too; its claim may be taken back.
+        hives_worker: Hive's own worker takes entries, too; our recovery may take its claim back, and it may go on.
+        hives_revokes: Hive may take back that claim, too, and ends no transaction; that may time out, or be committed.
         hives_cleaner: Hive 3.1's own Cleaner cleans entries, too.
         twice: Hive may queue a second entry of a place that is worked on.
         sweeps: aborted writes are swept and forgotten apart from compactions.
@@ -52,6 +53,7 @@ class Scene:
     late_ids: bool = False
     deaths: bool = False
     hives_worker: bool = False
+    hives_revokes: bool = False
     hives_cleaner: bool = False
     twice: bool = False
     sweeps: bool = False
@@ -159,6 +161,10 @@ SWITCHES: dict[str, Switch] = {
         "a result is renamed beside one of another compaction whose range lies across its own (Hive 3.1)",
         Scene(3, writes=3, readers=0, entries=2, twice=True),
     ),
+    "locked-look": Switch(
+        "between a worker's last look and its rename another one looks and renames (Hive 3.1)",
+        Scene(3, writes=3, readers=0, entries=2, twice=True, steps=True),
+    ),
     "seen-after-death": Switch(
         "a first observation counts for what a worker renamed later, which died before it marked its entry (Hive 3.1)",
         Scene(3, base=2, writes=2, readers=2, entries=2, deaths=True, begins=_MINOR_BESIDE_A_READER),
@@ -175,6 +181,11 @@ SWITCHES: dict[str, Switch] = {
     "revoked-ended": Switch(
         "the claim of Hive's worker is given back while its transaction is open",
         Scene(4, writes=2, readers=0, hives_worker=True),
+        beside=("revoked-counts",),
+    ),
+    "revoked-counts": Switch(
+        "a compaction is committed beside the open transaction of a worker whose claim Hive has taken back",
+        Scene(4, writes=2, readers=0, hives_worker=True, hives_revokes=True),
     ),
     "attempt-marked": Switch(
         "the mark of an aborted attempt of Hive's worker is deleted while its job may still publish",
@@ -224,7 +235,9 @@ SCENES: dict[str, Scene] = {
     "streams": Scene(4, writes=4, readers=1, sweeps=True, kinds=("insert", "batch")),
     "write ids out of order": Scene(4, writes=3, readers=1, late_ids=True, sweeps=True, zombies=True),
     "partitions": Scene(4, writes=2, readers=1, entries=2, places=2, everywhere=True, sweeps=True, zombies=True),
-    "beside Hive's worker": Scene(4, writes=3, readers=1, entries=2, hives_worker=True, sweeps=True),
+    "beside Hive's worker": Scene(
+        4, writes=3, readers=1, entries=2, twice=True, hives_worker=True, hives_revokes=True, sweeps=True
+    ),
     "everything": Scene(
         4,
         writes=4,
@@ -236,6 +249,7 @@ SCENES: dict[str, Scene] = {
         late_ids=True,
         deaths=True,
         hives_worker=True,
+        hives_revokes=True,
         twice=True,
         sweeps=True,
         steps=True,

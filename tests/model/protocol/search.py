@@ -163,11 +163,13 @@ def normal(state: State) -> State:
     used.discard(0)
     order = sorted(used)
     ids = [entry.id for entry in state.entries]
+    changed |= any(late.entry not in {0, *ids} for late in state.late)
     if order == list(range(1, len(order) + 1)) and ids == list(range(1, len(ids) + 1)):
         next_txn, next_entry = len(order) + 1, len(ids) + 1
         if not changed and (state.next_txn, state.next_entry) == (next_txn, next_entry):
             return state
-        return state._replace(next_txn=next_txn, next_entry=next_entry, readers=tuple(met))
+        kept = tuple(late if late.entry in ids else late._replace(entry=0) for late in state.late)
+        return state._replace(next_txn=next_txn, next_entry=next_entry, readers=tuple(met), late=kept)
     new = {0: 0} | {number: at for at, number in enumerate(order, 1)}
 
     def renamed(directories):
@@ -202,6 +204,13 @@ def normal(state: State) -> State:
             )
             for at, entry in enumerate(state.entries, 1)
         ),
-        late=tuple(late._replace(txn=new[late.txn], results=renamed(late.results)) for late in state.late),
+        late=tuple(
+            late._replace(
+                txn=new[late.txn],
+                results=renamed(late.results),
+                entry=ids.index(late.entry) + 1 if late.entry in ids else 0,
+            )
+            for late in state.late
+        ),
         directories=renamed(state.directories),
     )

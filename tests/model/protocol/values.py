@@ -134,11 +134,21 @@ class Entry(NamedTuple):
 
 
 class Late(NamedTuple):
-    """What a worker may still publish after its claim was taken back; `ends`: and commit."""
+    """
+    A worker whose claim was taken back, and which goes on all the same.
+
+    Args:
+        entry, covered: of its claim, as long as its transaction is open.
+        alive: its transaction is open: it may still be committed.
+        published: its results are there.
+    """
 
     txn: int
     results: tuple[Directory, ...]
-    ends: bool = False
+    entry: int = 0
+    covered: int = 0
+    alive: bool = False
+    published: bool = False
 
 
 class State(NamedTuple):

@@ -50,10 +50,10 @@ def workers(scene: Scene, state: State) -> Moves:
         elif entry.state in AT_WORK:
             if entry.worker == "hive":
                 yield from _hives(scene, state, entry)
-            else:
+            elif not _waits_for_rows(scene, state, entry):
                 yield from _ours(scene, state, entry)
     for late in state.late:
-        yield from _late(state, late)
+        yield from _late(scene, state, late)
 
 
 def _claimed(scene: Scene, state: State, entry: Entry) -> Moves:
@@ -69,7 +69,7 @@ def _claimed(scene: Scene, state: State, entry: Entry) -> Moves:
         yield Action("refuse", (entry.id,)), state.without_entry(entry.id)
         return
     if not plan.results:
-        if _another(state, entry, "hive"):
+        if _another(state, entry, "hive") or _revoked_and_alive(scene, state, entry):
             yield Action("refuse", (entry.id,)), state.without_entry(entry.id)
             return
         entry = entry._replace(covered=plan.covered)
@@ -80,7 +80,7 @@ def _claimed(scene: Scene, state: State, entry: Entry) -> Moves:
         state="working", covered=plan.covered, inputs=inputs, replaced=replaced, results=plan.results, worker="ours"
     )
     yield Action("plan", (entry.id, entry.results)), begun.put_entry(entry)
-    if scene.hives_worker and not _another(state, entry):  # two of Hive's are Hive's affair
+    if scene.hives_worker and not (_another(state, entry) or state.late):  # two of Hive's are Hive's affair
         theirs = entry._replace(worker="hive")
         yield Action("hive-plan", (entry.id, entry.results)), begun.put_entry(theirs)
 
@@ -222,8 +222,7 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
     if entry.state == "working":
         if not _last_look(scene, state, entry):
             yield Action("refuse-last", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
-        elif scene.steps and (scene.hive == 4 or len(entry.results) > 1):
-            # on 3.1 the queue's rows are locked from the look to the rename
+        elif scene.steps:
             yield Action("look", (entry.id,)), state.put_entry(entry._replace(state="looked"))
         else:
             yield Action("publish", (entry.id, entry.results)), _published(state, entry, entry.results)
@@ -231,21 +230,32 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
         if any(one.name in there for one in entry.results):
             yield Action("refuse-last", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
         elif len(entry.results) > 1:
-            # the delete side last: a new delta without its events hides them
-            first = entry.results[:1]
+            # the delete side first: the other way round a reader in between sees deleted rows again
+            first = entry.results[1:]
             yield Action("publish-first", (entry.id, first)), _published(state, entry, first, "half")
         else:
             yield Action("publish", (entry.id, entry.results)), _published(state, entry, entry.results)
     elif entry.state == "half":
-        yield Action("publish", (entry.id, entry.results[1:])), _published(state, entry, entry.results[1:])
+        yield Action("publish", (entry.id, entry.results[:1])), _published(state, entry, entry.results[:1])
         if scene.lacks("both-renames"):
-            yield Action("commit", (entry.id,)), _ended(scene, state, entry)
+            yield Action("commit-half", (entry.id,)), _ended(scene, state, entry)
     elif _may_commit(scene, state, entry):
         yield Action("commit-compaction", (entry.id,)), _ended(scene, state, entry)
     else:
         yield Action("give-way", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
     if scene.deaths:
         yield Action("recover", (entry.id,)), _recovered(scene, state, entry)
+
+
+def _waits_for_rows(scene: Scene, state: State, entry: Entry) -> bool:
+    """
+    On Hive 3.1 a worker locks the rows of its place's entries from its last look to its rename: whoever takes a step
+    with one of them waits. A new entry may be asked for, and claimed, but not published.
+    """
+    if scene.hive == 4 or scene.lacks("locked-look"):
+        return False
+    alike = [other for other in state.entries if other.id != entry.id and other.place == entry.place]
+    return any(other.state in {"looked", "half"} for other in alike)
 
 
 def _last_look(scene: Scene, state: State, entry: Entry) -> bool:
@@ -261,7 +271,7 @@ def _last_look(scene: Scene, state: State, entry: Entry) -> bool:
             for result in entry.results
             if one.place == result.place and one not in entry.inputs
         )
-    if _another(state, entry, "hive"):
+    if _another(state, entry, "hive") or _revoked_and_alive(scene, state, entry):
         return False
     return not any(_in_the_way(one, result, entry) for one in state.directories for result in entry.results)
 
@@ -277,6 +287,13 @@ def _another(state: State, entry: Entry, *workers: str) -> bool:
     )
 
 
+def _revoked_and_alive(scene: Scene, state: State, entry: Entry) -> bool:
+    """Whether a worker whose claim was taken back still has its transaction of this place open (Hive 4)."""
+    return not scene.lacks("revoked-counts") and any(
+        late.alive and late.results[0].place == entry.place for late in state.late
+    )
+
+
 def _may_commit(scene: Scene, state: State, entry: Entry) -> bool:
     """
     Whether no other compaction of the place was committed since this one's transaction was opened (Hive 4): the first
@@ -285,9 +302,9 @@ def _may_commit(scene: Scene, state: State, entry: Entry) -> bool:
     if scene.hive == 3 or scene.lacks("first-commit"):
         return True
     alike = [other for other in state.entries if other.id != entry.id and other.place == entry.place]
-    return not _another(state, entry, "hive") and not any(
-        other.state == "ready" and other.next >= entry.txn for other in alike
-    )
+    if _another(state, entry, "hive") or _revoked_and_alive(scene, state, entry):
+        return False
+    return not any(other.state == "ready" and other.next >= entry.txn for other in alike)
 
 
 def _in_the_way(one: Directory, result: Directory, entry: Entry) -> bool:
@@ -341,26 +358,52 @@ def _recovered(scene: Scene, state: State, entry: Entry) -> State:
 
 def _hives(scene: Scene, state: State, entry: Entry) -> Moves:
     """Hive's own worker has neither a last look nor staging; its claim may be taken back while it works."""
-    if entry.state == "working":
-        yield Action("hive-publish", (entry.id, entry.results)), _published(state, entry, entry.results)
-        if state.late or any(txn.kind == "compaction" and txn.state == "aborted" for txn in state.txns):
-            return  # one at a time
-        ends = scene.lacks("revoked-ended")
-        late = Late(entry.txn, entry.results, ends)
-        after = state.put_entry(Entry(entry.id, entry.place, entry.kind))._replace(late=(*state.late, late))
-        if not ends:
-            after = after.put_txn(state.txn(entry.txn)._replace(state="aborted", write_id=0, high=entry.covered))
-        yield Action("revoke", (entry.id,)), after
-    else:
+    published = entry.state == "published"
+    if published:
         yield Action("hive-commit", (entry.id,)), _ended(scene, state, entry)
+    else:
+        yield Action("hive-publish", (entry.id, entry.results)), _published(state, entry, entry.results)
+    if state.late or any(txn.kind == "compaction" and txn.state == "aborted" for txn in state.txns):
+        return  # one at a time
+    late = Late(entry.txn, entry.results, entry.id, entry.covered, True, published)
+    free = state.put_entry(Entry(entry.id, entry.place, entry.kind))
+    alive = free._replace(late=(*state.late, late))
+    if scene.hives_revokes:
+        yield Action("hive-revoke", (entry.id,)), alive
+    yield Action("revoke", (entry.id,)), alive if scene.lacks("revoked-ended") else _rolled_back(alive, late)
 
 
-def _late(state: State, late: Late) -> Moves:
-    """A worker that lost its claim publishes all the same, or its job ends."""
+def _rolled_back(state: State, late: Late) -> State:
+    """Its transaction is aborted, by our recovery, Hive's reaper or the worker itself; its job may still publish."""
+    aborted = state.txn(late.txn)._replace(state="aborted", write_id=0, high=late.covered)
+    dead = () if late.published else (late._replace(entry=0, covered=0, alive=False),)
+    return state.put_txn(aborted)._replace(late=(*(other for other in state.late if other != late), *dead))
+
+
+def _late(scene: Scene, state: State, late: Late) -> Moves:
+    """A worker that lost its claim publishes all the same, and commits while its transaction is open; or its job ends."""
     rest = tuple(other for other in state.late if other != late)
     there = {one.name for one in state.directories}
-    if not any(one.name in there for one in late.results):
-        after = state._replace(late=rest, directories=state.directories | set(late.results))
-        yield Action("publish-late", (late.txn, late.results)), after.without_txn(late.txn) if late.ends else after
-    if not late.ends:
+    if not late.published and not any(one.name in there for one in late.results):
+        left = (*rest, late._replace(published=True)) if late.alive else rest
+        after = state._replace(late=left, directories=state.directories | set(late.results))
+        yield Action("publish-late", (late.txn, late.results)), after
+    if late.alive:
+        if late.published:
+            yield Action("commit-late", (late.txn,)), _committed_late(scene, state._replace(late=rest), late)
+        yield Action("reap-compaction", (late.txn,)), _rolled_back(state, late)
+    elif not late.published:
         yield Action("tasks-end-compaction", (late.txn,)), state._replace(late=rest)
+
+
+def _committed_late(scene: Scene, state: State, late: Late) -> State:
+    """
+    Hive marks the entry by its number, whoever has the claim by now. One that ours had claimed has the number of our
+    transaction, which is undone: the entry ends as failed, and nothing is cleaned for it.
+    """
+    entry = next((entry for entry in state.entries if entry.id == late.entry), None)
+    if entry is None or entry.state == "ready":
+        return state.without_txn(late.txn)
+    if entry.state == "initiated":
+        return _ended(scene, state, entry._replace(covered=late.covered, txn=late.txn))
+    return _undone(scene, state, entry).without_txn(late.txn).without_entry(entry.id)

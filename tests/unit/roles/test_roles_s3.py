@@ -5,11 +5,14 @@ that nobody who was paused can do harm.
 
 import pytest
 
+from compactor.acid.compaction import LayoutVersion
+from compactor.acid.names import parse_dir
 from compactor.demo.rows import CatalogRows
 from compactor.engine.publish import uploads as publish_uploads
 from compactor.errors import CompactorError, RefusedError
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import Entity
+from compactor.metastore.txn.transactions import TxnState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner import dropped
@@ -193,6 +196,64 @@ def test_an_upload_that_was_not_noted_yet_copies_nothing(world, table, monkeypat
     world.compact(table.table)
     assert slept
     clean_slate(table)
+    assert table.read() == table.rows
+
+
+class DiedError(BaseException):
+    """The process is gone: nothing of it runs afterwards."""
+
+
+@pytest.mark.parametrize("first", ["the next attempt", "the Cleaner"])
+def test_an_upload_that_is_being_completed_appears_after_the_fence(world, table, monkeypatch, first):
+    """
+    A worker dies while the store completes its upload, and the object appears only after the recovery has listed the
+    place and given the entry back. It lies in what would be the best base. Its transaction was aborted, and stays known
+    as such while an upload may still appear: no reader reads the object, whoever looks next removes it, and only a look
+    after that time forgets the transaction.
+    """
+    world.late_writers = True
+    complete, client = Upload.complete, table.server.client
+
+    def in_flight(self):
+        complete(self)
+        where = {"Bucket": self.bucket, "Key": self.key}
+        arrived = client.get_object(**where)
+        what = {"Body": arrived["Body"].read(), "Metadata": arrived["Metadata"]}
+        client.delete_object(**where)
+        (entry,) = world.services.queue.entries()
+        assert Recovery(world.services).clear(entry)
+        world.services.queue.give_back(entry)
+        clean_slate(table)
+        client.put_object(**where, **what)
+        raise DiedError
+
+    monkeypatch.setattr(publish_uploads, "at_once", lambda _, actions: [action() for action in actions])
+    monkeypatch.setattr(Upload, "complete", in_flight)
+    with pytest.raises(DiedError):
+        world.compact(table.table)
+    monkeypatch.setattr(Upload, "complete", complete)
+    (late,) = [name for name in table.names() if "_v" in name]
+    txn = parse_dir(late, LayoutVersion.HIVE_4).visibility_txn
+    assert late.startswith("base_")
+    settings = {"s3": table.server.settings, "initiator": {"thresholds": {"aborted_count": 0}}}
+    world.configure(**settings)
+
+    def look():
+        if first == "the Cleaner":
+            world.clean()
+        else:
+            world.settle_time()
+            assert ": published " in world.worker(2).run_once()
+
+    for action in (lambda: None, lambda: world.housekeeper().run_once(), look, world.clean):
+        action()
+        assert table.read() == table.rows
+        assert world.services.transactions.state(txn) is TxnState.ABORTED
+    assert late not in table.names()
+    world.outlive()
+    world.services = world.new_services(**settings)  # a daemon that remembers no time until which it needn't look
+    world.clean()
+    assert "c" not in world.components()
     assert table.read() == table.rows
 
 
