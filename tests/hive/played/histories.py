@@ -57,7 +57,7 @@ class Stage:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(monitor, "LOOK_SECONDS", 3600.0)  # a history's steps aren't in its time
             # of two that work at once the one that publishes first wins
-            patch.setattr("compactor.metastore.compaction_queue.claims.at_work_on", lambda *_: None)
+            patch.setattr("compactor.metastore.compaction_queue.claims.places_at_work", lambda *_: frozenset())
             stand_before_renames(patch)
             lane = Lane(
                 self._database,
