@@ -59,8 +59,8 @@ SHAPES = {
     "encrypted": (TIMES, "SNAPPY", {"encrypted": "file"}),
     "an encrypted column": (TIMES, "SNAPPY", {"encrypted": "s"}),
 }
-NOT_JOINED = {("duckdb", "0.3.4"), ("polars", "0.13.62"), ("parquetmr", "1.6.0")}
-"""Sizes and levels of the first two aren't what others write, and may be taken for damage; the third has no version."""
+NOT_JOINED = {("parquetmr", "1.6.0")}
+"""It states no version."""
 ROWS = (80, 50, 0)
 """Of the files of each shape."""
 
