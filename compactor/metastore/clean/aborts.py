@@ -313,7 +313,9 @@ class Aborts:
         for batch in batches(numbers):
             connection.execute(delete(queue).where(queue.c.cq_id.in_(batch)))
 
-    def retry_later(self, groups: Collection[AbortedGroup], message: str) -> int:
+    def retry_later(
+        self, groups: Collection[AbortedGroup], message: str, write_ids: Collection[int] | None = None
+    ) -> int:
         """
         Put each group off for twice as long as the last time: five minutes at first, a day at most.
 
@@ -323,9 +325,10 @@ class Aborts:
 
         Args:
             groups: of one table.
+            write_ids: only groups with one of these are put off; the others wait for time alone (`remember`).
         """
         by_pause: dict[int, list[AbortedGroup]] = {}
-        for group in self._database.read(lambda connection: self._still_there(connection, groups)):
+        for group in self._database.read(lambda connection: self._still_there(connection, groups, write_ids)):
             by_pause.setdefault(min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS), []).append(
                 group
             )
@@ -341,16 +344,25 @@ class Aborts:
             )
         return min(by_pause)
 
-    def _still_there(self, connection: Connection, groups: Collection[AbortedGroup]) -> list[AbortedGroup]:
+    def _still_there(
+        self, connection: Connection, groups: Collection[AbortedGroup], write_ids: Collection[int] | None
+    ) -> list[AbortedGroup]:
         components = self._schema.txn_components.c
         named: set[Entity] = set()
         for table in {group.entity.whole_table() for group in groups}:
+            columns = (
+                (components.tc_partition,) if write_ids is None else (components.tc_partition, components.tc_writeid)
+            )
             query = (
-                select(components.tc_partition)
+                select(*columns)
                 .where(components.tc_database == table.database, components.tc_table == table.table)
                 .distinct()
             )
-            named.update(Entity(table.database, table.table, partition) for (partition,) in connection.execute(query))
+            named.update(
+                Entity(table.database, table.table, partition)
+                for partition, *of_write in connection.execute(query)
+                if write_ids is None or of_write[0] in write_ids
+            )
         return [group for group in groups if group.entity in named]
 
     def _store_retries(

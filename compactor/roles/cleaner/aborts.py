@@ -10,7 +10,7 @@ most partitions; the others are swept one by one.
 Source: docs/operations.md; Hive's AbortedTxnCleaner; HIVE-24481.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
@@ -184,6 +184,7 @@ class AbortCleaner:
             self._put_off(
                 groups,
                 f"rows of {len(held)} aborted writes lie among committed ones until a major compaction is cleaned",
+                held,
             )
         else:
             tally.outcome("cleaned")
@@ -297,10 +298,10 @@ class AbortCleaner:
             _log.info("aborted_writes.removed", directories=[removal.name for removal in swept.removed])
         return swept
 
-    def _put_off(self, groups: Sequence[AbortedGroup], why: str) -> None:
+    def _put_off(self, groups: Sequence[AbortedGroup], why: str, write_ids: Collection[int] | None = None) -> None:
         message = one_line(why)
         try:
-            if pause := self._services.aborts.retry_later(groups, message):
+            if pause := self._services.aborts.retry_later(groups, message, write_ids):
                 _log.info("abort_cleaning.postponed", why=message, pause_seconds=pause // 1000)
         except CompactorError as error:
             _log.warning("outcome.not_stored", error=str(error))
