@@ -155,6 +155,16 @@ def play(version, request, parties, folder):
             ("work",),
         ],
     )  # a first base beside a writer of another partition, which doesn't list this one
+    @example(
+        {"partitioned": True},
+        [
+            ("start", Statement("insert", (1,), 3, 1, dynamic=True)),
+            ("finish", 0, False),
+            ("hive_keeps_house",),
+            ("write_late", 0),
+            ("read", True),
+        ],
+    )  # Hive itself forgets what it hasn't noted: no compactor can help that
     @example({"partitioned": False, "originals": 3}, [*[_INSERT] * 3, ("ask", 0, True), ("work",), ("clean",)])
     @example(
         {"partitioned": True},

@@ -34,7 +34,12 @@ class Statement:
 
 @dataclass
 class Write:
-    """One transaction that writes: what it is going to leave, and how far it is."""
+    """
+    One transaction that writes: what it is going to leave, and how far it is.
+
+    Args:
+        named: Hive had noted where it writes when it was rolled back.
+    """
 
     txn: int
     write_id: int
@@ -45,6 +50,7 @@ class Write:
     copies: bool = False
     partitions: tuple[str | None, ...] = ()
     phase: int = 0
+    named: bool = True
 
 
 @dataclass

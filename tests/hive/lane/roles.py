@@ -95,6 +95,15 @@ class Roles(LaneTable):
         self.hive.commit(self.hive.begin())
         self.world.settle_time()
         self.hive.keep_house()
+        self._lose_unnamed()
+
+    def _lose_unnamed(self):
+        """
+        Hive forgets at once an INSERT that was rolled back before its partitions were noted (dynamic ones are at its
+        end), while its tasks may still write: no compactor can help that.
+        """
+        known = {txn for (txn,) in self.hive.rows(self.hive.schema.txns, "txn_id")}
+        self.late = [one for one in self.late if one.named or one.txn in known]
 
     def _come_before_hive(self):
         """
@@ -142,6 +151,7 @@ class Roles(LaneTable):
         # Hive's threads forget what may still be written: no compactor can help that
         lost = noted - self._noted()
         self.late = [one for one in self.late if all(number != one.txn for number, _ in lost)]
+        self._lose_unnamed()
         grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
         self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")
         failed = {int(entry): int(base) - int(highest) for entry, highest, base in _OVERTAKEN.findall(said)}

@@ -231,6 +231,7 @@ class Writers(LaneTable):
     def _rolled_back(self, one):
         """Its tasks, if they haven't written yet, go on: an abort stops none of them."""
         self.unnoted |= one.copies
+        one.named = any(txn == one.txn for txn, _ in self._noted())
         if one.phase == 0:
             self.late.append(one)
 

@@ -180,6 +180,7 @@ class Player:
         one = self.writes[txn]
         one.inserts.clear()
         one.deletes.clear()
+        one.overwrites = False  # a statement without a file made no base
         self.lane.end(one, commit=True)
 
     def act_abort(self, txn):
