@@ -129,8 +129,8 @@ def test_the_rest_of_a_part_whose_commit_was_not_answered(world, monkeypatch):
     queue = world.services.queue
     commit = queue.mark_compacted_and_commit
 
-    def unanswered(*arguments):
-        commit(*arguments)
+    def unanswered(*arguments, **more):
+        commit(*arguments, **more)
         raise OutcomeUnknownError("the connection was lost while committing")
 
     world.settle_time()

@@ -48,7 +48,7 @@ def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
     table = world.table(rows=4, insert_only=True)
     names = world.names(table.location)
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RetryableError("no commit")
 
     world.at_step[steps.WORKER_RAN if not world.services.hive_4 else steps.WORKER_PUBLISHED] = world.unmount
@@ -76,9 +76,9 @@ def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happene
     queue = world.services.queue
     commit = queue.mark_compacted_and_commit
 
-    def unanswered(*arguments):
+    def unanswered(*arguments, **more):
         if happened:
-            commit(*arguments)
+            commit(*arguments, **more)
         raise OutcomeUnknownError("the connection was lost while committing")
 
     monkeypatch.setattr(queue, "mark_compacted_and_commit", unanswered, raising=False)
@@ -118,8 +118,8 @@ def test_a_commit_without_an_answer_is_known_by_what_it_wrote(world, table, monk
     services = world.services
     commit = services.queue.mark_compacted_and_commit
 
-    def unanswered(*arguments):
-        commit(*arguments)
+    def unanswered(*arguments, **more):
+        commit(*arguments, **more)
         (entry,) = services.queue.entries()
         services.cleaning.mark_cleaned(entry) if end == "mark_cleaned" else getattr(services.queue, end)(
             entry, "no_cleanup"
@@ -160,8 +160,8 @@ def test_when_entry_and_transaction_are_forgotten_the_worker_goes_on(world, tabl
     services, schema = world.services, world.database.schema
     commit = services.queue.mark_compacted_and_commit
 
-    def unanswered(*arguments):
-        commit(*arguments)
+    def unanswered(*arguments, **more):
+        commit(*arguments, **more)
         forgotten(world, services.queue.entries()[0].txn_id)
         world.hive.change(schema.compaction_queue.delete())
         raise OutcomeUnknownError("the connection was lost while committing")
