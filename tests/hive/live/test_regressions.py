@@ -410,7 +410,8 @@ def changed(living, table, kind, cascade, folder):
             f"select {first}, 'a{first}', 'b{first}', named_struct('x', {first}, 'y', 'y'), {first}"
         )
     if not buckets:
-        file = folder / f"{table}.orc"
+        file = folder / table / "000000_0"  # no other name is taken over where a table is made transactional
+        file.parent.mkdir()
         rows = pa.table(
             {
                 "id": pa.array([4, 5], pa.int32()),
