@@ -19,11 +19,11 @@ from tests.hive.lane.model import Statement, Turns
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
-HISTORIES = 200
+HISTORIES = 140
 """Of both releases together."""
 RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
 """By the version of the schema."""
-_BESIDE, _ENOUGH = 0.6, 100
+_BESIDE, _ENOUGH = 0.6, 60
 """The share of histories that must compact something beside open readers or writers, of that many at least."""
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 """Without tracing each line, which costs a sixth of the time."""

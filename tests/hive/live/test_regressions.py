@@ -351,14 +351,11 @@ CHANGES = {
 """Statements that change columns; CASCADE is left out where a partition shall keep its own list."""
 
 
-TWINS = ("v0", "v4")
+TWINS = ("v0",)
 """Tables with a twin that Hive's own compactor takes."""
 
 
-@pytest.mark.parametrize(
-    ("kind", "cascade"),
-    [("transactional", "cascade"), ("transactional", ""), ("insert-only", "cascade"), ("migrated", "")],
-)
+@pytest.mark.parametrize(("kind", "cascade"), [("transactional", "cascade"), ("transactional", ""), ("migrated", "")])
 def test_columns_that_changed_are_read_the_same(living, kind, cascade, tmp_path):
     """
     Hive 4 finds the columns of ORC files by their places, 3.1 by their names, those of structs both by their names: a
@@ -384,9 +381,9 @@ def test_columns_that_changed_are_read_the_same(living, kind, cascade, tmp_path)
         for table in twins:
             living.hive.sql(f"alter table r.{table} partition(p=1) compact 'major'")
             living.compactor.cycle("worker")
-            if living.hive.version == "4" or kind == "insert-only":
+            if living.hive.version == "4":
                 assert everywhere(living, table) == expected[table], table
-            elif kind == "transactional" and (table == "v0_twin" or not cascade):
+            elif kind == "transactional":
                 assert everywhere(living, table) != expected[table], table
 
 
@@ -394,8 +391,7 @@ def changed(living, table, kind, cascade, folder):
     """Make a table of five rows, the last one written after its columns changed; its rows."""
     number = int(table[1])
     changes = list(CHANGES.values())[number]
-    how = {"transactional": "true", "transactional_properties": "insert_only"}
-    properties = {"migrated": {"transactional": "false"}, "insert-only": how}.get(kind, {"transactional": "true"})
+    properties = {"transactional": "false" if kind == "migrated" else "true"}
     if table.endswith("_twin"):
         properties = properties | {"no_auto_compaction": "true"}
     given = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
