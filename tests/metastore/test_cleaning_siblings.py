@@ -51,7 +51,7 @@ def test_an_entry_whose_directory_was_not_listed_is_observed_anew(database_3, hi
     """An observation without a listing says nothing of what replaces what."""
     number, _ = compacted(database_3, hive_3, P1)
     there = []
-    cleaning = Cleaning(database_3, lambda entries: {entry.id: {} for entry in entries if there})
+    cleaning = Cleaning(database_3, lambda entries: {entry.id: {} if there else None for entry in entries})
     assert judged(cleaning, number).seen is None
     hive_3.begin(age=0)
     assert reasons(cleaning, number) == []
