@@ -266,9 +266,10 @@ def _zeros(data: bytes, highest: int, values: int) -> tuple[int, int]:
         number, at = thrift.unsigned_at(data, at)
         count = number >> 1
         end = at + (count * width if number & 1 else (width + 7) // 8)
-        if (
-            number & 1 and 8 * count >= left
-        ):  # the last groups may be cut off behind the values: Arrow2, parquet-mr's reader
+        if not count:
+            raise MalformedError("a page's levels have a run of none")
+        # Arrow2 cuts the last groups off behind the values, as parquet-mr's reader allows
+        if number & 1 and 8 * count >= left:
             end = min(end, len(data))
         if end > len(data):
             raise MalformedError("a page's levels end too early")

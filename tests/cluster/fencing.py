@@ -68,8 +68,8 @@ def go_on(fleet, stopped, role):
 
 def assert_as_if_one(fleet):
     """
-    One compaction, once; no row or directory of another, and no component but of what was rolled back: the writer's, and
-    the mark of an attempt, which stay for a day.
+    One compaction, once; no row or directory of another, and no component but of what was rolled back: the scene's
+    INSERT, and the mark of an attempt, which stay for a day.
     """
     fleet.assert_rows()
     names = fleet.names()
@@ -79,7 +79,11 @@ def assert_as_if_one(fleet):
     assert len(Queue(fleet.metastore).history()) == 1
     with fleet.metastore.reading() as connection:
         schema = fleet.metastore.schema
-        kept = select(schema.txn_components.c.tc_txnid, schema.txns.c.txn_state).join(
-            schema.txns, schema.txns.c.txn_id == schema.txn_components.c.tc_txnid, isouter=True
+        query = select(schema.txns.c.txn_state, schema.txn_components.c.tc_operation_type).select_from(
+            schema.txn_components.join(
+                schema.txns, schema.txns.c.txn_id == schema.txn_components.c.tc_txnid, isouter=True
+            )
         )
-        assert {state for _, state in connection.execute(kept)} == {"a"}
+        kept = [tuple(row) for row in connection.execute(query)]
+    assert [row for row in kept if row[1] != "c"] == [("a", "i")]
+    assert {state for state, _ in kept} == {"a"}

@@ -350,18 +350,15 @@ class Aborts:
         components = self._schema.txn_components.c
         named: set[Entity] = set()
         for table in {group.entity.whole_table() for group in groups}:
-            columns = (
-                (components.tc_partition,) if write_ids is None else (components.tc_partition, components.tc_writeid)
-            )
             query = (
-                select(*columns)
+                select(components.tc_partition, components.tc_writeid)
                 .where(components.tc_database == table.database, components.tc_table == table.table)
                 .distinct()
             )
             named.update(
                 Entity(table.database, table.table, partition)
-                for partition, *of_write in connection.execute(query)
-                if write_ids is None or of_write[0] in write_ids
+                for partition, write_id in connection.execute(query)
+                if write_ids is None or write_id in write_ids
             )
         return [group for group in groups if group.entity in named]
 

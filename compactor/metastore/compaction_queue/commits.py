@@ -172,7 +172,8 @@ class Commits:
                 raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} has no transaction to commit")
             self._database.dialect.own_openers_lock(connection, schema.txn_lock_table)
             lock_open(connection, schema, txn_id)
-            if lists is not None and near is not None:
+            if lists is not None:
+                assert near is not None
                 require_first(connection, self._database, entry, txn_id, lists, near=near)
             connection.execute(
                 delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id)

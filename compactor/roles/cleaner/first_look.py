@@ -40,9 +40,9 @@ def seen_at(storage: Storage, location: str, table_location: str | None) -> Seen
         CompactorError: it can't be listed.
     """
     try:
-        marks = dict(marks_in(storage.list_tree(location)))
-        held = storage.uploads is None and undecided(storage.directories(location))
-        if held:
+        listing = storage.list_tree(location)
+        marks = dict(marks_in(listing))
+        if storage.uploads is None and (held := undecided(listing.directories)):
             for name in held:
                 marks |= _held_in(storage, join(location, name))
             marks |= marks_in(storage.list_tree(location))  # what was put back meanwhile

@@ -167,20 +167,25 @@ def test_a_dropped_table_needs_no_cleaning(any_world):
     assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
 
 
+def moved_by_a_rename(world, new):
+    """A compacted partition whose directory a rename has moved: a Cleaner, and the steps that are left of the rename."""
+    table = world.table(rows=0, partition_keys=[("p", "int")])
+    for number in range(4):
+        world.insert(table, [(number, "x")], ("1",))
+    world.compact(table, partition="p=1")
+    left = world.steps_of_a_rename(table, "p=1", new)
+    world.settle_time()
+    (table.location / "p=1").rename(table.location / new)
+    return Cleaner(world.services, clock=world.clock), left
+
+
 def test_a_partition_that_is_being_renamed_is_cleaned_under_its_new_name(any_world):
     """
     Hive 4 commits the rename in the queue first, Hive 3.1 in the catalog: in between the entry's partition isn't in the
     catalog, but wasn't dropped.
     """
-    world, (old, new) = any_world, ("p=1", "p=2")
-    table = world.table(rows=0, partition_keys=[("p", "int")])
-    for number in range(4):
-        world.insert(table, [(number, "x")], ("1",))
-    world.compact(table, partition=old)
-    first, second = world.steps_of_a_rename(table, old, new)
-    world.settle_time()
-    cleaner = Cleaner(world.services, clock=world.clock)
-    (table.location / old).rename(table.location / new)
+    world, new = any_world, "p=2"
+    cleaner, (first, second) = moved_by_a_rename(world, new)
     first()
     assert "isn't in the catalog" in cleaner.run_once()
     second()
@@ -283,20 +288,12 @@ def test_a_compaction_that_begins_meanwhile_changes_nothing_on_hive_3(world_3):
 @pytest.mark.parametrize("moment", ["moved", "in the catalog"])
 def test_what_is_observed_in_the_middle_of_a_rename_is_observed_anew(world_3, moment):
     """Hive 3.1 moves the directory, then changes the catalog, then the queue: in between nothing is where it was."""
-    world, (old, new) = world_3, ("p=1", "p=2")
-    table = world.table(rows=0, partition_keys=[("p", "int")])
-    for number in range(4):
-        world.insert(table, [(number, "x")], ("1",))
-    world.compact(table, partition=old)
-    first, second = world.steps_of_a_rename(table, old, new)
-    world.settle_time()
-    cleaner = Cleaner(world.services, clock=world.clock)
-    (table.location / old).rename(table.location / new)
-    steps_left = [first, second]
+    world, new = world_3, "p=2"
+    cleaner, left = moved_by_a_rename(world, new)
     if moment == "in the catalog":
-        steps_left.pop(0)()
+        left.pop(0)()
     world.services.cleaning.ready_for_cleaning()
-    for step in steps_left:
+    for step in left:
         step()
     assert cleaner.run_once().startswith("cleaned 1 entry, 4 directories")
     assert [entry.entity.partition for entry in world.services.queue.history()] == [new]
