@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import fsspec
 import hypothesis
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
@@ -124,11 +124,11 @@ def _in_bucket(s3, bucket):
 
 
 @pytest.fixture
-def fsspec_directory():
+def fsspec_directory(monkeypatch):
     """
     Location of an empty directory on a store that only fsspec knows: its file system in memory, in Google's place.
     """
-    fsspec.register_implementation("gs", MemoryFileSystem, clobber=True)
+    monkeypatch.setitem(_registry, "gs", MemoryFileSystem)  # the package has no way to unregister
     name = uuid.uuid4().hex
     MemoryFileSystem().makedirs(f"/bucket/{name}")
     return f"gs://bucket/{name}"

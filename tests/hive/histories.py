@@ -19,11 +19,11 @@ from tests.hive.lane.model import Statement, Turns
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
-HISTORIES = 140
+HISTORIES = 60
 """Of both releases together."""
 RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
 """By the version of the schema."""
-_BESIDE, _ENOUGH = 0.6, 60
+_BESIDE, _ENOUGH = 0.6, 25
 """The share of histories that must compact something beside open readers or writers, of that many at least."""
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 """Without tracing each line, which costs a sixth of the time."""
@@ -336,6 +336,7 @@ def play(version, request, parties, folder):
         {"partitioned": False},
         [*[_INSERT] * 3, ("ask_at_once", 0, True), ("read", False), ("work",), ("work",), ("clean",)],
     )
+    @example({"partitioned": False}, [("ask", 0, True), *[_INSERT] * 2, _INSERT_BEGUN, *[_INSERT] * 3, ("die",)])
     def live(table, steps):
         turns = Turns()
         try:

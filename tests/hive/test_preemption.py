@@ -19,7 +19,7 @@ from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
 pytestmark = [pytest.mark.hive, pytest.mark.postgres]
-_FEW = 6
+_FEW = 3
 _FIRST = {"3.1.0": 0, "4.0.0": 1000}
 
 
@@ -68,6 +68,7 @@ def test_every_snapshot_reads_its_rows(request, play, version):
         assert history.wrong is None, "\n".join(map(str, [f"seed {seed}", *history.log[-80:], history.wrong]))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     "defect", [put_back.seen_after_death, put_back.seen_after_empty], ids=lambda defect: defect.__name__

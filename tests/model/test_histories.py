@@ -24,7 +24,7 @@ from tests.model.examples import OF_AN_EMPTIED_TABLE, OF_EVERYTHING
 from tests.model.histories import KINDS, History
 from tests.model.option_sets import play_lives
 
-LIVES, LONG_LIVES = 3, 2
+LIVES, LONG_LIVES = 2, 2
 WAYS = {
     "no compaction": None,
     "copy": {"splice": {"min_stripe_bytes": 1}},

@@ -32,7 +32,7 @@ ENOUGH = (
     "partition-missing",
 )
 """Words of the refusals that a random request may meet."""
-LIVES, LIVES_WITH_JOINS, LONG_LIVES = 2, 2, 2
+LIVES, LIVES_WITH_JOINS, LONG_LIVES = 1, 1, 2
 _RENAME_SECONDS = 320
 """After that what is missing isn't being renamed."""
 

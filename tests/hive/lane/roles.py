@@ -47,9 +47,13 @@ class Roles(LaneTable):
         if self.turns.waits:
             self._heard(self.turns.look())
             return
+        self._hear_out(self.worker)
+
+    def _hear_out(self, worker):
+        """Begin a cycle of that worker: who is there before it, and which directories have a base."""
         self.before = [one.txn for one in (*self.readers, *self.open)]
         self.bases = {place for place in self.catalogued if any(self.directory(place).glob("base_*"))}
-        self._heard(self.turns.run(self.worker.run_once))
+        self._heard(self.turns.run(worker.run_once))
 
     def lose_patience(self):
         """A worker that waits does so no longer."""
@@ -202,7 +206,7 @@ class Roles(LaneTable):
         self.world.at_step[steps.WORKER_PUBLISHED] = killed
         worker = Worker(other, 9)
         try:
-            self._heard(self.turns.run(worker.run_once))
+            self._hear_out(worker)
         except KilledError:
             (entry,) = [one for one in third.queue.working() if one.worker_id == worker.worker_id]
             self._say(f"{entry.id} died")
