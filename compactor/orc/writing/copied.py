@@ -1,7 +1,7 @@
 """
 Compares a copied stripe with its source, without decoding it.
 
-Source: docs/compaction.md, "Verification".
+Source: docs/compaction.md, "What is verified".
 """
 
 from compactor.handles import RandomReader, same_ends
