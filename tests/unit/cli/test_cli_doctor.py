@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import insert, literal, select
 
-from compactor.acid.compaction import CompactionKind
+from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.cli.commands.setup import doctor
 from compactor.cli.commands.setup.doctor import Standing
 from compactor.coordination import Member, SeenMember
@@ -48,6 +48,7 @@ def test_all_is_well(free):
         "daemons": "warning",
         "Hive": "ok",
         "tables": "ok",
+        "columns": "ok",
         "store": "ok",
         "port": "ok",
         "Java": "ok",
@@ -336,6 +337,39 @@ def test_settings_of_readers_that_are_as_delivered(free):
     """The value that Hive delivers is fine in any spelling, and where no file has it."""
     path = site(free.root, READING | {"hive.txn.opentxn.timeout": "1s", "hive.txn.read.locks": "TRUE"})
     assert len(told(free, str(path), "--hive-site", str(path))) == 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "layout", "said"),
+    [
+        ("auto", LayoutVersion.HIVE_4, "found by position (readers.orc_columns: auto); Trino finds those of original"),
+        (
+            "name",
+            LayoutVersion.HIVE_4,
+            "found by name (readers.orc_columns: name); Trino finds those of files with ROW__",
+        ),
+        (
+            "auto",
+            LayoutVersion.HIVE_3,
+            "found by name (readers.orc_columns: auto); Trino finds those of files with ROW__",
+        ),
+        ("both", LayoutVersion.HIVE_3, "columns by position aren't those by name (readers.orc_columns: both)"),
+    ],
+)
+def test_how_columns_are_found_is_told(ours, layout, said):
+    """Also how Trino finds them, of which Hive's files don't tell; nothing is wrong with any of it."""
+    finding = doctor.columns(ours, layout)
+    assert (finding.standing, finding.remedy) == (Standing.OK, "")
+    assert said in finding.sentence
+
+
+@pytest.mark.parametrize("positional", ["true", "false"])
+def test_both_rules_suit_any_reader(free, positional):
+    """Where `readers.orc_columns` is `both`, as for Trino beside Hive, nothing asks to take it back."""
+    with free.config.open("a", encoding="utf-8") as file:
+        file.write("readers:\n  orc_columns: both\n")
+    path = site(free.root, READING | {"orc.force.positional.evolution": positional})
+    assert [standing for standing, *_ in told(free, str(path), "--hive-site", str(path))] == ["ok"]
 
 
 def test_each_of_hives_files_is_judged_with_those_beside_it(free):

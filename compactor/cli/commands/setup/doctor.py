@@ -145,6 +145,7 @@ def _examined(
     yield from _guarded("daemons", lambda: daemons(session))
     yield from _guarded("Hive", lambda: [*hives_workers(session), *hives_initiator(session)])
     yield from _guarded("tables", lambda: left_alone(session))
+    yield columns(session.settings.readers.orc_columns, database.schema.version)
     locations = _locations(session)
     for location in locations:
         tell(location)
@@ -271,11 +272,29 @@ def readers(session: Session, site: Path) -> list[Finding]:
     return [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in clashes]
 
 
+def columns(ours: str, layout: LayoutVersion) -> Finding:
+    """How a compaction finds the columns of ORC files, and that Trino, of which no file of Hive's tells, has its own way."""
+    set_by = f"readers.orc_columns: {ours}"
+    rule = column_rule(ours, layout)
+    if rule is ColumnRule.BOTH:
+        said = f"an ORC file is refused where its columns by position aren't those by name ({set_by})"
+    else:
+        by, trinos = (
+            ("name", "files with ROW__IDs by position")
+            if rule is ColumnRule.NAME
+            else ("position", "original files by name")
+        )
+        said = (
+            f"columns of ORC files are found by {by} ({set_by}); Trino finds those of {trinos}: set both where it reads"
+        )
+    return Finding("columns", Standing.OK, said)
+
+
 def _columns(found: Mapping[str, hive_site.Property], ours: str, layout: LayoutVersion) -> list[hive_site.Clash]:
-    """Whether the readers find the columns of ORC files as the settings say."""
+    """Whether the readers find the columns of ORC files as the settings say; `both` suits any reader."""
     said = hive_site.orc_columns(found)
     theirs = "auto" if said is None else said.value
-    if column_rule(theirs, layout) is column_rule(ours, layout):
+    if column_rule(ours, layout) in {column_rule(theirs, layout), ColumnRule.BOTH}:
         return []
     where = said.source if said is not None else "no file has orc.force.positional.evolution"
     how = {ColumnRule.POSITION: "position", ColumnRule.NAME: "name", ColumnRule.BOTH: "position and by name"}
