@@ -41,6 +41,7 @@ class AbortedComponent:
         heartbeat_ms: of the transaction, the last; by the database clock. None where it isn't known.
         is_mapped: whether the transaction has a write id of the table. If not, it wrote to another table that had the
             name.
+        is_ours: whether a worker of ours opened the transaction.
     """
 
     txn_id: int
@@ -55,12 +56,14 @@ class AbortedComponent:
 @dataclass(frozen=True, slots=True)
 class Search:
     """
-    What a search of directories has shown.
+    What a search of a table's directories has shown, which were there.
 
     Args:
         txns: the transactions as of its beginning; what was aborted later wasn't looked for.
-        partition: only the directory of this partition was searched; None: every directory of the table.
-        gone: aborted write ids of which no directory holds a row.
+        partition: only the directory of this partition was searched, which tells of compactions of it and of no write:
+            Hive names the partitions of a write wrongly, or not all of them. None: every directory of the table, also
+            those of no partition in the catalog.
+        gone: aborted write ids of which no searched directory holds a row.
         listed_ms: when it began, by the database clock.
         late_ms: how long after its last heartbeat a transaction's tasks may still write.
     """
@@ -105,10 +108,10 @@ def may_be_forgotten(component: AbortedComponent, search: Search) -> Verdict:
         return Verdict(Ground.NOT_SEARCHED)
     if component.write_id is None or (component.operation != "c" and component.write_id not in search.gone):
         return Verdict(Ground.ROWS_LEFT)
-    return late(component.heartbeat_ms, search.listed_ms, search.late_ms)
+    return by_age(component.heartbeat_ms, search.listed_ms, search.late_ms)
 
 
-def late(heartbeat_ms: int | None, now_ms: int, late_ms: int) -> Verdict:
+def by_age(heartbeat_ms: int | None, now_ms: int, late_ms: int) -> Verdict:
     """Whether tasks of an aborted transaction may still write at a moment: MAY_WRITE, else OUTLIVED."""
     if heartbeat_ms is None:
         return Verdict(Ground.MAY_WRITE)

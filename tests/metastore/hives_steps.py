@@ -300,7 +300,7 @@ def _clean_aborts(world):
         if number is None:
             return None
         world.abort(number)
-    gone = world.sweep(world.t, *world.aborts.lists(world.t.entity())).gone
+    gone = world.sweep(world.t, *world.aborts.lists(world.t.entity())).search.gone
     database, table = world.t.name.split(".")
     info = {
         "id": 0,

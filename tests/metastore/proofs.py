@@ -2,6 +2,7 @@
 
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.purge import Proof
+from compactor.planning.forgetting import Search
 from tests.metastore.actor import T
 
 LATE_MS = 24 * 3_600_000
@@ -15,7 +16,7 @@ def proof(database, table=T, *, tbl_id=1, partition=None, held=(), up_to=None):
     txns, write_ids = Aborts(database).lists(table)
     gone = frozenset(i for i in write_ids.aborted if i not in held and (up_to is None or i <= up_to))
     listed_ms = database.read(database.now_ms)
-    return Proof(table, tbl_id, partition, frozenset({"file:/w/db.db/t"}), listed_ms, txns, gone, LATE_MS)
+    return Proof(table, tbl_id, Search(txns, partition, gone, listed_ms, LATE_MS))
 
 
 def clear(database):

@@ -101,7 +101,8 @@ def test_an_attempt_is_forgotten_only_when_its_tasks_are_over(database_4, hive_4
     hive_4.create_table()
     hive_4.fail_write()
     txns = ValidTxnList(txn_id, (), (txn_id,))
-    swept = replace(proof(database_4), table=entry.entity, txns=txns, gone=frozenset())
+    whole = proof(database_4, entry.entity)
+    swept = replace(whole, search=replace(whole.search, txns=txns, gone=frozenset()))
     aborts = Aborts(database_4)
     assert aborts.forget([], swept) == 0
     hive_4.abort(txn_id, silent=LATE_MS - 60_000)

@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.metastore.clean.purge import Proof
 from compactor.metastore.txn.transactions import TxnState
+from compactor.planning.forgetting import Search
 from tests.counts import count
 from tests.metastore.model import STATES, Place
 from tests.metastore.proofs import LATE_MS
@@ -56,7 +57,7 @@ class World(Working):
                 attempt.files = False
         gone = frozenset(write_ids.aborted) - left
         listed_ms = self.database.read(self.database.now_ms)
-        return Proof(place.entity(), place.tbl_id, partition, frozenset({"file:/w"}), listed_ms, txns, gone, LATE_MS)
+        return Proof(place.entity(), place.tbl_id, Search(txns, partition, gone, listed_ms, LATE_MS))
 
     def prove(self, place, held=frozenset()):
         """A sweep of a table, to forget by later; the proof."""

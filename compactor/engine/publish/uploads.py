@@ -8,8 +8,8 @@ files while the completing takes place.
 
 A worker that was paused before completing finds no file to complete once another process has discarded the attempt: the
 prepared files were noted in the staging directory before anything was copied, and are given up with it; none can be
-prepared again without the staged files. Each file notes its
-attempt, so that after an error the publisher can tell whether its own file appeared.
+prepared again without the staged files. Each file notes its attempt, so that after an error the publisher can tell
+whether its own file appeared.
 Source: docs/storage.md.
 """
 

@@ -28,7 +28,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
-from compactor.planning.forgetting import AbortedComponent, Ground, Verdict, late
+from compactor.planning.forgetting import AbortedComponent, Ground, Verdict, by_age
 
 _FIRST_RETRY_MS = 300_000
 _LONGEST_RETRY_MS = 24 * 3_600_000
@@ -239,7 +239,7 @@ class Aborts:
         def look(connection: Connection) -> list[tuple[AbortedComponent, Verdict]]:
             now_ms = self._database.now_ms(connection)
             rows = [row for row in read_components(connection, self._schema, table) if row.is_mapped]
-            return [(row, late(row.heartbeat_ms, now_ms, late_ms)) for row in rows]
+            return [(row, by_age(row.heartbeat_ms, now_ms, late_ms)) for row in rows]
 
         return [(row, verdict) for row, verdict in self._database.read(look) if verdict.ground is Ground.MAY_WRITE]
 

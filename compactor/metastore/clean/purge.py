@@ -31,7 +31,6 @@ from sqlalchemy import (
     update,
 )
 
-from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import RefusedError, RetryableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.schema import HiveSchema
@@ -55,41 +54,20 @@ _PAIRS = 500
 @dataclass(frozen=True, slots=True)
 class Proof:
     """
-    What a sweep has shown of a table: what `planning.forgetting` judges by.
-
-    Only a sweep makes one (`roles.cleaner.cleared`): it listed the directories, and they were there.
+    What a sweep has shown of a table; only a sweep makes one (`roles.cleaner.cleared`).
 
     Args:
         table, tbl_id: the swept table; a table that was created anew under the name is another.
-        partition: only this partition's directory was listed, which tells of compactions of it and of no write: Hive
-            names the partitions of a write wrongly, or not all of them. None: every directory of the table was listed,
-            also those of no partition in the catalog.
-        directories: locations that were listed.
-        listed_ms: when the sweep began, by the database clock.
-        txns: the transaction list of the sweep; a transaction that it didn't know as aborted isn't forgotten.
-        gone: aborted write ids of which no listed directory holds a row.
-        late_ms: how long after its last heartbeat a transaction's tasks may still write.
     """
 
     table: Entity
     tbl_id: int
-    partition: str | None
-    directories: frozenset[str]
-    listed_ms: int
-    txns: ValidTxnList
-    gone: frozenset[int]
-    late_ms: int
-
-    @property
-    def search(self) -> Search:
-        """The proof in the words of the decision."""
-        return Search(self.txns, self.partition, self.gone, self.listed_ms, self.late_ms)
+    search: Search
 
 
 def judged(connection: Connection, schema: HiveSchema, proof: Proof) -> list[tuple[AbortedComponent, Verdict]]:
     """The components of aborted transactions on the proof's table, each with what becomes of it by this proof."""
-    search = proof.search
-    return [(row, may_be_forgotten(row, search)) for row in read_components(connection, schema, proof.table)]
+    return [(row, may_be_forgotten(row, proof.search)) for row in read_components(connection, schema, proof.table)]
 
 
 def read_components(connection: Connection, schema: HiveSchema, table: Entity) -> list[AbortedComponent]:

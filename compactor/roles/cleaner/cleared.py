@@ -17,6 +17,7 @@ from compactor.engine.staging.directory import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.metastore.clean.purge import Proof
 from compactor.metastore.model import TableFacts
+from compactor.planning.forgetting import Search
 from compactor.roles.services import Services
 
 _OURS = (STAGING_PREFIX, TRASH_PREFIX, EVIDENCE_PREFIX)
@@ -83,16 +84,14 @@ def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]
     """
     (judged,) = {id(one.judged): one.judged for one in cleared}.values()
     held = frozenset[int]().union(*(one.held for one in cleared))
-    return Proof(
-        table=table.entity,
-        tbl_id=table.tbl_id,
-        partition=partition,
-        directories=frozenset(one.location for one in cleared),
-        listed_ms=min(one.listed_ms for one in cleared),
-        txns=judged.txns,
+    search = Search(
+        judged.txns,
+        partition,
         gone=frozenset(judged.write_ids.aborted) - held,
+        listed_ms=min(one.listed_ms for one in cleared),
         late_ms=late_ms,
     )
+    return Proof(table.entity, table.tbl_id, search)
 
 
 def resolved(services: Services, listing: Listing, judged: Judged, *, with_originals: bool = True) -> AcidState:
