@@ -98,9 +98,8 @@ def wait_options(until: str) -> Callable[[Decorated], Decorated]:
         until: the help text of --wait.
     """
     return _together(
-        click.option(
-            "--wait", is_flag=True, is_eager=True, help=until
-        ),  # eager: click parses --wait before --timeout, in whichever order they are given
+        # eager: click parses --wait before --timeout, in whichever order they are given
+        click.option("--wait", is_flag=True, is_eager=True, help=until),
         click.option(
             "--timeout",
             type=click.FloatRange(min=0, min_open=True),

@@ -71,9 +71,8 @@ class MemoryLedger:
 
     layout: LayoutVersion = LayoutVersion.HIVE_4
     states: dict[int, str] = field(default_factory=dict)
-    write_ids: dict[tuple[str, str], dict[int, int]] = field(
-        default_factory=dict
-    )  # of a table: write id -> transaction
+    # of a table: write id -> transaction
+    write_ids: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     first_write_ids: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def open(self) -> int:

@@ -403,9 +403,8 @@ class Housekeeping:
                     count, f"rows of TXN_TO_WRITE_ID have been superfluous for more than {duration(overdue_ms)}"
                 )
             case Duty.EMPTY_TRANSACTIONS:
-                old = and_(
-                    txns.txn_started > 0, txns.txn_started < now - overdue_ms
-                )  # the row that the schema script seeds started at 0
+                # the row that the schema script seeds started at 0
+                old = and_(txns.txn_started > 0, txns.txn_started < now - overdue_ms)
                 count = connection.scalar(select(func.count()).where(self._empty(connection), old))
                 return _finding(count, f"rows of TXNS are finished, empty and more than {duration(overdue_ms)} old")
             case Duty.HISTORY:

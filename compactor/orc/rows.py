@@ -222,9 +222,8 @@ class SourceRows:
             if self._unions:
                 check_unions(source.reader, source.tail, stripe)
             check_map_keys(source.reader, source.tail, stripe)
-            if (
-                source.synthetic is not None
-            ):  # values of Hive's ACID writers have passed through Java's Timestamp, which takes no others
+            # values of Hive's ACID writers have passed through Java's Timestamp, which takes no others
+            if source.synthetic is not None:
                 check_nanoseconds(source.reader, source.tail, stripe)
             python = self._python or needs_pyorc(source.reader, source.tail, stripe)
             seen = DecodedKeys(source.tail, stripe) if source.synthetic is None else None

@@ -232,9 +232,8 @@ class _Judge:
             described.append(found)
             encodings.append(shared(meta[fields.META_ENCODINGS][1]))
         stored = sum([chunk.stored for chunk in described])
-        if (
-            group.get(fields.GROUP_STORED, (0, stored))[1] != stored
-        ):  # Java's readers find the row groups of a split by it
+        # Java's readers find the row groups of a split by it
+        if group.get(fields.GROUP_STORED, (0, stored))[1] != stored:
             raise MalformedError(f"a row group of {stored} bytes claims {group[fields.GROUP_STORED][1]}")
         return RowGroup(
             rows[1],

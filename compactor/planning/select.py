@@ -355,9 +355,8 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
             directory=acid.name,
             bucket=bucket,
             min_write_id=acid.min_write_id,
-            max_write_id=max(
-                acid.max_write_id, 0
-            ),  # a base of only original files has a negative write id in its name, and rows of write id 0
+            # a base of only original files has a negative write id in its name, and rows of write id 0
+            max_write_id=max(acid.max_write_id, 0),
             statement_id=acid.statement_id or 0,
             raw=bucket_file is None,
             may_hold_aborted=role is not FileRole.BASE and acid.min_write_id != acid.max_write_id,

@@ -119,12 +119,10 @@ class Initiating:
         bounds: Bounds,
     ) -> Look:
         schema = self._schema
-        reached = self._snapshots.min_open_or_next(
-            connection
-        )  # before the commits are read: a transaction that ends in between is told twice rather than never
-        handed_out = read_handed_out(
-            connection, self._database, before
-        )  # before the commits are read, so that the commit of every ended write can be seen
+        # before the commits are read: a transaction that ends in between is told twice rather than never
+        reached = self._snapshots.min_open_or_next(connection)
+        # before the commits are read, so that the commit of every ended write can be seen
+        handed_out = read_handed_out(connection, self._database, before)
         active = read_active(connection, schema)
         waiting = frozenset[Entity]() if first is None else active.keys() & also
         always: dict[Entity, set[str | None]] = {}

@@ -221,12 +221,10 @@ def read_older(
         for batch in batches(compiling)
         for found in connection.scalars(select(locks.c.hl_txnid).where(locks.c.hl_txnid.in_(batch)).distinct())
     }
-    others = or_(
-        locks.c.hl_agent_info.is_(None), locks.c.hl_agent_info != AGENT
-    )  # a dead compaction's lock stays behind, and reads nothing
-    here = read_locks(
-        connection, locks, on_table(locks, entity), others
-    )  # last: a transaction that reads the table and got its locks in between has one here
+    # a dead compaction's lock stays behind, and reads nothing
+    others = or_(locks.c.hl_agent_info.is_(None), locks.c.hl_agent_info != AGENT)
+    # last: a transaction that reads the table and got its locks in between has one here
+    here = read_locks(connection, locks, on_table(locks, entity), others)
     reading = {lock.txn_id for lock in here}
     may_read = reading | (set(compiling) - locking)
     held = [lock for lock in here if not lock.txn_id and lock_id is not None and lock.lock_id < lock_id]

@@ -255,9 +255,8 @@ class Cleaning:
         self._look(entries, readers, now, seen)
         alike: dict[Entity, list[QueueEntry]] = {}
         for entry, _ in entries:
-            if (
-                entry.location is None
-            ):  # a request to remove a directory neither waits for a new object of that name nor holds it up
+            # a request to remove a directory neither waits for a new object of that name nor holds it up
+            if entry.location is None:
                 alike.setdefault(entry.entity, []).append(entry)
         first = {
             entity: found[0]
@@ -379,9 +378,8 @@ class Cleaning:
             if known is None or listed or entry.id in self._seen_open or own_state == "o":
                 held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
                 self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held, seen.get(entry.id))
-                (self._seen_open.add if own_state == "o" else self._seen_open.discard)(
-                    entry.id
-                )  # transactions and locks that came since the last such look count as well
+                # transactions and locks that came since the last such look count as well
+                (self._seen_open.add if own_state == "o" else self._seen_open.discard)(entry.id)
 
     def _judge(
         self,

@@ -159,9 +159,8 @@ class Claims:
             may = None
         else:
             if gate.counts:
-                next_number(
-                    connection, self._schema.next_compaction_queue_id.c.ncq_next, 0
-                )  # the row's lock: two claims at once would count the same entries
+                # the row's lock: two claims at once would count the same entries
+                next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, 0)
             may = lru_cache(maxsize=None)(gate.open(self._working(connection, gate)))
         more = True
         while more and wanted.among is None:

@@ -175,9 +175,8 @@ class Commits:
             if lists is not None:
                 assert near is not None
                 require_first(connection, self._database, entry, txn_id, lists, near=near)
-            connection.execute(
-                delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id)
-            )  # before the queue, as Hive's OnRenameFunction
+            # before the queue, as Hive's OnRenameFunction
+            connection.execute(delete(schema.txn_components).where(schema.txn_components.c.tc_txnid == txn_id))
             forget_readers(connection, self._database, [txn_id])
             values |= {
                 "cq_next_txn_id": maximum(connection, schema.txns.c.txn_id),

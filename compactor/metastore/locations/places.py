@@ -240,10 +240,11 @@ class Places:
                     if known is None:  # what an attempt staged must go even while the metastore is unreachable
                         raise
                     found = known[1]
+                # the time after the read, which may take longer than its result is good for
                 known = self._of_databases = (
                     self._clock(),
                     found,
-                )  # the time after the read, which may take longer than its result is good for
+                )
             return _Roots(known[1], ())
         finally:
             self._reading.release()
@@ -341,10 +342,11 @@ class Places:
             if self._owners is None or self._clock() - self._owners[0] >= age:
                 began = self._clock()
                 owners = Owners(self._database.glance(self._located.owners), self._resolver())
+                # the time after the read, which may take longer than its result is good for
                 self._owners = (
                     self._clock(),
                     owners,
-                )  # the time after the read, which may take longer than its result is good for
+                )
                 self._cost = self._owners[0] - began
             return self._owners[1]
 

@@ -185,9 +185,8 @@ class Splicer:
 
     def _append(self, reader: RandomReader, tail: Tail, index: int, last: RowKey | None) -> None:
         stripe, statistics = tail.stripes[index], tail.metadata.stripe_stats[index]
-        self._enter_zone(
-            tail, zone_of(tail, read_stripe_footer(reader, tail, index))
-        )  # reading the footer also keeps a stripe without one out of the file, where the damage would be hidden
+        # reading the footer also keeps a stripe without one out of the file, where the damage would be hidden
+        self._enter_zone(tail, zone_of(tail, read_stripe_footer(reader, tail, index)))
         if last is not None:
             bounds = stripe_bounds(tail, index)
             if bounds is None or not bounds.first <= last <= bounds.last:

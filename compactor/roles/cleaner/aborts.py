@@ -218,9 +218,8 @@ class AbortCleaner:
                     found = self._sweep(table, entity, location, visit.judged, tally)
                     if not found.there:
                         require_never_there(self._services, table, location, visit)
-                except (
-                    MayBeListedError
-                ) as error:  # no failure: an entry that is put off again and again would wait for longer each time
+                except MayBeListedError as error:
+                    # no failure: an entry that is put off again and again would wait for longer each time
                     listed.append(str(error))
                     return None
                 except (RefusedError, RetryableError) as error:

@@ -186,9 +186,8 @@ class Cleaner:
             _log.info("cleaning.refused", reason=Reason.NO_CLEANUP.value, why=why)
             return
         if table.partitioned and partition is None:
-            services.cleaning.mark_cleaned(
-                replace(entry, highest_write_id=0)
-            )  # Hive's entry for a dynamic-partition abort; the cleaning of aborted writes does it
+            # Hive's entry for a dynamic-partition abort; the cleaning of aborted writes does it
+            services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))
             self._marked(
                 entry,
                 tally,

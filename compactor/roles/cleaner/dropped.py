@@ -71,9 +71,8 @@ def remove_dropped(
     if facts is None:
         services.cleaning.mark_cleaned(entry, gone=True)
     else:
-        services.cleaning.mark_cleaned(
-            replace(entry, highest_write_id=0)
-        )  # the name is another table's by now: forget nothing of that one
+        # the name is another table's by now: forget nothing of that one
+        services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))
     services.steps.enter(steps.CLEANER_MARKED, entry)
     tally.clean()
     _log.info("directory.removed", location=location)

@@ -105,9 +105,8 @@ class Sweep:
         self._about = about
         self._still_right = still_right
         self._part_id = part_id
-        self._recycled = is_source(
-            table.database_parameters
-        )  # files go to Hive's change management; no quarantine then, for a replica looks for them there
+        # files go to Hive's change management; no quarantine then, for a replica looks for them there
+        self._recycled = is_source(table.database_parameters)
         self._there = True
 
     def run(self, wanted: Callable[[AcidState], tuple[ListedDir, ...]], *, originals: bool) -> Swept:

@@ -106,9 +106,8 @@ def require_never_there(services: Services, table: TableFacts, location: str, vi
         )
     assert table.location is not None
     inside = is_at_or_inside(place_of(location, any_host=True), place_of(table.location, any_host=True))
-    if (
-        not inside and table.partitioned and services.storage(location).uploads is None
-    ):  # in an object store there is no directory without objects
+    # in an object store there is no directory without objects
+    if not inside and table.partitioned and services.storage(location).uploads is None:
         raise RetryableError(f"{location} is missing, and outside {table.location}: what was in it may lie anywhere")
 
 

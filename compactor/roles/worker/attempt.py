@@ -427,8 +427,9 @@ class Attempt:
     def _step(self, step: str) -> None:
         self._record.passed(step)
         self._services.steps.enter(step, self.entry)
+        # a published result is only a commit away from its end
         if step not in {
             steps.WORKER_PUBLISHED,
             steps.WORKER_COMMITTED,
-        }:  # a published result is only a commit away from its end
+        }:
             self._cancellation.check()

@@ -73,8 +73,7 @@ class ClaimOrder:
         turns = self._turns.setdefault(pool, _Turns())
         turns.again = look.among is None
         number = self.number()
-        if (
-            look.round_over is not None and look.round_over == turns.began
-        ):  # otherwise another worker has begun the round meanwhile
+        # otherwise another worker has begun the round meanwhile
+        if look.round_over is not None and look.round_over == turns.began:
             turns.began = number
         return number

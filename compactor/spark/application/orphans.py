@@ -109,9 +109,8 @@ def _yarn(words: list[str], environment: Mapping[str, str]) -> str | None:
     logged.
     """
     line = [str(spark_home() / "bin" / "spark-class"), _CLI, "application", *words]
-    env = {
-        key: value for key, value in environment.items() if not key.upper().startswith("COMPACTOR_")
-    }  # the settings hold passwords
+    # the settings hold passwords
+    env = {key: value for key, value in environment.items() if not key.upper().startswith("COMPACTOR_")}
     try:
         done = subprocess.run(
             line, capture_output=True, text=True, timeout=_CLI_SECONDS, check=False, env=env, stdin=subprocess.DEVNULL

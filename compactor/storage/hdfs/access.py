@@ -60,9 +60,8 @@ def _give(client: Any, path: str, owner: str | None, group: str | None) -> None:
         if error.reason is not Reason.PERMISSION_DENIED:
             raise
         if owner is not None and group is not None:
-            _give(
-                client, path, None, group
-            )  # only the superuser may set the owner; the group may be one of this user's groups
+            # only the superuser may set the owner; the group may be one of this user's groups
+            _give(client, path, None, group)
 
 
 def _entries(client: Any, path: str) -> list[Any]:

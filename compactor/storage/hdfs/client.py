@@ -45,9 +45,8 @@ def connect(parts: LocationParts, options: Hdfs) -> Any:
     """
     native = require_package()
     if options.user is not None:
-        os.environ["HADOOP_USER_NAME"] = (
-            options.user
-        )  # hdfs-native has no other way; a Spark JVM that is started later has the same user
+        # hdfs-native has no other way; a Spark JVM that is started later has the same user
+        os.environ["HADOOP_USER_NAME"] = options.user
     directory = conf_dir(options)
     by_token = reached_by_token(parts, options)
     url = f"{parts.scheme}://{parts.authority}" if parts.authority else None
@@ -85,13 +84,11 @@ def reached_by_token(parts: LocationParts, options: Hdfs) -> bool:
     kerberos = dict(site).get("hadoop.security.authentication", "simple").lower() == "kerberos"
     services = HELD.services(addresses(parts.authority, site))
     wanted = parts.authority if ":" in parts.authority else f"ha-hdfs:{parts.authority}"
-    if (
-        kerberos and services and (wanted in services or parts.scheme != "hdfs" or not parts.authority)
-    ):  # only the client knows where a mount table leads
+    # only the client knows where a mount table leads
+    if kerberos and services and (wanted in services or parts.scheme != "hdfs" or not parts.authority):
         return True
-    if options.keytab is not None and not os.access(
-        options.keytab, os.R_OK
-    ):  # Kerberos' library would only report a missing ticket cache
+    # Kerberos' library would only report a missing ticket cache
+    if options.keytab is not None and not os.access(options.keytab, os.R_OK):
         without = f"; {_only_for(parts, wanted, services)}" if services else ""
         raise UnreachableError(
             f"hdfs.keytab leads to {options.keytab}, which isn't there or may not be read by the user of this process{without}"

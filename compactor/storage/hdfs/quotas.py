@@ -102,9 +102,8 @@ class Quotas:
             if free is None and found.space_quota < _UNLIMITED:
                 defaults = self._defaults()
                 left = (found.space_quota - found.space_consumed) // (defaults.replication or _REPLICATION)
-                free = max(
-                    0, left - (defaults.block_size or _BLOCK)
-                )  # an open file reserves a whole block of the quota
+                # an open file reserves a whole block of the quota
+                free = max(0, left - (defaults.block_size or _BLOCK))
                 said.append(f"the space quota of {directory}")
             if names is None and found.quota < _UNLIMITED:
                 names = max(0, found.quota - found.file_count - found.directory_count)

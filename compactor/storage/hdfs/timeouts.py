@@ -116,9 +116,8 @@ class Timeouts:
         asked = max((age for question, age in ages.items() if not isinstance(question, _Data)), default=None)
         everything = self._is_last(ages)
         try:
-            self._peers |= resolved(
-                self._names()
-            )  # a name may resolve differently by now; connections keep their peers
+            # a name may resolve differently by now; connections keep their peers
+            self._peers |= resolved(self._names())
         except CompactorError as error:
             _log.warning("namenodes.not_resolved", error=str(error), detail="a NameNode may not answer")
         with connections(self._peers) as found:

@@ -165,12 +165,13 @@ class PostgreSQL(Dialect):
             return Failure.CREDENTIALS
         if state == "3D000" or ("database" in message and "does not exist" in message and "FATAL" in message):
             return Failure.UNREACHABLE
+        # the last: cancelled, by an administrator or the server's own limit
         if state in {
             "40001",
             "40P01",
             "55P03",
             "57014",
-        }:  # the last: cancelled, by an administrator or the server's own limit
+        }:
             return Failure.CONFLICT
         if state == "25006" or state.startswith(("53", "58")):  # a standby, no room or memory, its files can't be read
             return Failure.UNABLE

@@ -94,9 +94,8 @@ _ELSEWHERE: Final = frozenset({976, 978, 983, 3906})
 """After these a new connection may reach a server that can: the old primary is a secondary now."""
 _LOST_STATES: Final = frozenset({"08001", "08003", "08007", "08S01", "08S02", "HY010"})
 _CANCELLED_STATES: Final = frozenset({"HY008", "HYT00", "HYT01"})
-_JDBC: Final = re.compile(
-    rf"//(?P<server>{SERVER})(?P<options>(?:;[^;{{}}]*)*)"
-)  # in braces a value may hold a semicolon
+# in braces a value may hold a semicolon
+_JDBC: Final = re.compile(rf"//(?P<server>{SERVER})(?P<options>(?:;[^;{{}}]*)*)")
 _NUMBER: Final = re.compile(r"\((\d+)\) \(SQL\w+\)")
 
 
