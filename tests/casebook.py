@@ -14,6 +14,7 @@ A blank line ends a case. `pytest --rewrite` replaces the expected parts by what
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -49,15 +50,19 @@ class Case:
 
 
 def read_book(name: str) -> list[Case]:
-    """All cases of a book."""
-    return list(_cases((BOOKS / name).read_text().splitlines()))
+    """All cases of a book; each has a title of its own, by which `--rewrite` finds it."""
+    found = list(_cases(name, (BOOKS / name).read_text().splitlines()))
+    titles = [case.title for case in found]
+    assert len(titles) == len(set(titles)), f"{name}: twice: {sorted(one for one in titles if titles.count(one) > 1)}"
+    return found
 
 
 def check(name: str, case: Case, run: Callable[[Case], list[str]], *, rewrite: bool) -> None:
     """Run one case and compare, or put the outcome into the book."""
     actual = tuple(run(case))
     if not rewrite:
-        assert actual == case.expected, f"{name}:{case.first}: {case.title}"
+        apart = "\n".join(unified_diff(case.expected, actual, "expected", "came out", lineterm=""))
+        assert actual == case.expected, f"tests/cases/{name}:{case.first}: {case.title}\n{apart}"
     elif actual != case.expected:
         _rewrite(name, case, actual)
 
@@ -120,7 +125,7 @@ def listing(entries: tuple[str, ...]) -> Listing:
     return Listing(tuple(files), tuple(sorted(directories)), tuple(formats), tuple(replaced))
 
 
-def _cases(lines: list[str]) -> Iterator[Case]:
+def _cases(name: str, lines: list[str]) -> Iterator[Case]:
     number = 0
     while number < len(lines):
         if not lines[number].startswith("case "):
@@ -128,6 +133,9 @@ def _cases(lines: list[str]) -> Iterator[Case]:
             continue
         end = next((i for i in range(number, len(lines)) if not lines[i].strip()), len(lines))
         body = [line for line in lines[number + 1 : end] if not line.startswith("#")]
+        assert body.count("----") == 1, (
+            f"{name}:{number + 1}: a case has one line ----, and none that is blank before it"
+        )
         rule = body.index("----")
         yield Case(
             lines[number].removeprefix("case "), body[0], tuple(body[1:rule]), tuple(body[rule + 1 :]), number + 1

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from compactor.cli.hive_settings import hive_settings
 from tests.hive.java import built, java
 
 SOURCE = Path(__file__).parent / "release_java"
-RELEASES = ("3.1.3", "4.0.1", "4.1.0", "4.2.0")
+RELEASES = hive_settings().releases
 
 
 class ReleaseError(Exception):

@@ -6,6 +6,10 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from tests.casebook import BOOKS
+
 PROJECT = Path(__file__).resolve().parents[2]
 OURS = ("benchmarks", "changelog.d", "compactor", "config", "deploy", "docs", "tests")
 """The folders in which a named file must lie."""
@@ -96,8 +100,11 @@ def test_the_names_behind_a_file_are_in_it():
     assert gone == []
 
 
-def test_every_case_book_is_explained():
-    """CONTRIBUTING.md says of each case book what it decides."""
-    text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    unnamed = [book.name for book in (PROJECT / "tests" / "cases").iterdir() if f"`{book.name}`" not in text]
-    assert unnamed == []
+@pytest.mark.parametrize("book", sorted(BOOKS.iterdir()), ids=lambda book: book.name)
+def test_every_case_book_is_explained(book):
+    """CONTRIBUTING.md says of each case book what it decides, and its second line which test plays it."""
+    assert f"`{book.name}`" in (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, second, *_ = book.read_text(encoding="utf-8").splitlines()
+    player = re.fullmatch(r"# Played by (\S+)\.", second)
+    assert player is not None
+    assert f'"{book.name}"' in (PROJECT / player[1]).read_text(encoding="utf-8")

@@ -34,6 +34,11 @@ def rival(line: str) -> Rival:
     """Another compaction, from the words of one entry."""
     kind, number, where, *words = line.split()
     options = dict(word.split("=", 1) for word in words if "=" in word)
+    bare = {word for word in words if "=" not in word}
+    known = {"working", "ready", "o", "a", "c", "forgotten"} if kind == "entry" else set()
+    assert kind in {"entry", "open"}, line
+    assert bare <= known, line
+    assert options.keys() <= {"by", "txn"}, line
     worker = options.get("by", "")
     who = (worker or None, worker == "ours")
     if kind == "open":
