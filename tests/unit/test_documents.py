@@ -5,7 +5,7 @@ import json
 import re
 import typing
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +45,16 @@ def items_of(page: Path, form: re.Pattern[str]) -> list[tuple[str, ...]]:
     found = [(item, form.fullmatch(item)) for item in items]
     assert [item for item, parts in found if parts is None] == []
     return [tuple(" ".join(part.split()) for part in parts.groups()) for _, parts in found if parts is not None]
+
+
+def each_once(told: Sequence[str], names: Collection[str]) -> None:
+    """A page has one item for each name that the code has, and no other."""
+    wrong = {
+        "has no item": sorted(set(names).difference(told)),
+        "isn't in the code": sorted(set(told).difference(names)),
+        "has two items": sorted({name for name in told if told.count(name) > 1}),
+    }
+    assert {why: those for why, those in wrong.items() if those} == {}
 
 
 def bare(default: str) -> str:
@@ -107,7 +117,7 @@ def events() -> dict[str, tuple[set[str], set[str]]]:
 
 def test_every_event_is_explained_once():
     """docs/logging.md has one row for each log event, and none for an event that doesn't exist."""
-    assert sorted(row[0] for row in items_of(LOGGING, EVENT)) == sorted(events())
+    each_once([name for name, *_ in items_of(LOGGING, EVENT)], events())
 
 
 def test_an_event_is_a_noun_and_a_verb():
@@ -136,7 +146,7 @@ def test_levels_and_fields_of_events_are_those_of_the_code():
 
 def test_every_reason_is_explained_once():
     """docs/reasons.md has one item for each reason, and none for a code that doesn't exist."""
-    assert sorted(name for name, *_ in items_of(REASONS, REASON)) == sorted(reason.value for reason in Reason)
+    each_once([name for name, *_ in items_of(REASONS, REASON)], [reason.value for reason in Reason])
 
 
 def test_a_reason_is_explained_wholly():
@@ -144,8 +154,8 @@ def test_a_reason_is_explained_wholly():
     code = "\n".join(file.read_text(encoding="utf-8") for file in (PROJECT / "compactor").rglob("*.py"))
     given = {reason.value for reason in Reason if re.search(rf"\bReason\.{reason.name}\b", code)}
     for name, places, *_ in items_of(REASONS, REASON):
-        assert name in given, name
-        assert set(places.split(", ")) <= PLACES, name
+        assert name in given, f"no code gives {name}"
+        assert set(places.split(", ")) <= PLACES, f"{name} appears in one of {sorted(PLACES)}"
 
 
 def test_the_lasting_refusals_are_marked():
@@ -156,7 +166,7 @@ def test_the_lasting_refusals_are_marked():
 
 def test_every_setting_is_explained_once():
     """docs/settings.md has one item for each setting, and none for a key that doesn't exist."""
-    assert sorted(key for key, *_ in items_of(SETTINGS, SETTING)) == sorted(key for key, _ in fields_of(Settings))
+    each_once([key for key, *_ in items_of(SETTINGS, SETTING)], [key for key, _ in fields_of(Settings)])
 
 
 def test_the_defaults_are_those_of_the_models():
