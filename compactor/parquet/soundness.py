@@ -57,7 +57,7 @@ _LZ4: Final = 5
 _LZ4_RAW: Final = 7
 _BEGINNINGS: Final = {2: b"\x1f\x8b", 6: b"\x28\xb5\x2f\xfd"}
 """How data in gzip and zstd begin."""
-_IN_BLOCKS: Final = frozenset({3, 5})
+_IN_BLOCKS: Final = frozenset({_LZO, _LZ4})
 """LZO, and LZ4 by Hadoop: each block begins with its size; some writers of LZ4 write it raw."""
 _LONGEST_HEAD: Final = 16
 _LOCATIONS: Final = 1

@@ -70,7 +70,7 @@ def conversion(
         raise _refused(
             where,
             f"readers by position and readers by name take other columns of the file for {', '.join(apart)}, and the site has both "
-            "(readers.orc_columns)",
+            "(readers.orc_columns): write the partition anew",
         )
     by_position = by_place(source, rule)
     if lost := unread(source, target, rule):
@@ -79,7 +79,7 @@ def conversion(
         raise _refused(
             where,
             f"the table's readers, which find {how}{inside}, read nothing from {', '.join(lost)} (dropped or renamed, or in other letters): "
-            "compaction would lose these values for good",
+            "compaction would lose these values for good; give them back to the table, or write the partition anew",
         )
     if same_layout(source, target, names=not by_position):
         return None

@@ -3,8 +3,8 @@ Tries what a store promises, one request after the other: stores that speak S3's
 they don't know, and answer as if it held.
 
 The objects lie in a hidden directory with a name that the Cleaner removes if the process is killed, and in it where an
-attempt's notes would lie: a store may have names of its own that it doesn't list. A promise counts as
-broken when it was broken in two directories, since the Cleaner of another daemon may have removed the first meanwhile.
+attempt's notes would lie: a store may have names of its own that it doesn't list. A promise counts as broken when it was
+broken in two directories, since the Cleaner of another daemon may have removed the first meanwhile.
 Each promise's code is its name in messages and in docs/storage.md.
 Source: docs/storage.md, "What the store must do".
 """
