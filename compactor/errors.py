@@ -64,7 +64,7 @@ class RefusedError(CompactorError):
 
 
 class CorruptFileError(RefusedError):
-    """A bucket file can't be read as ORC, or contradicts its own name or metadata."""
+    """A file can't be read as one of its format, or contradicts its own name or metadata."""
 
 
 class VerificationError(RefusedError):

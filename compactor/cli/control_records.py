@@ -15,7 +15,7 @@ import click
 
 from compactor.cli import completing, units
 from compactor.cli.naming.lookup import find_table
-from compactor.cli.naming.target import Target, did_you_mean
+from compactor.cli.naming.target import Target, no_database
 from compactor.cli.output import OutputColumn, Record
 from compactor.cli.session import Session, quiet_log
 from compactor.control import Control, Denial, Drain, Judge, Pause, Scope, Subject
@@ -26,7 +26,7 @@ from compactor.control.scope import DEFAULT_POOL, ScopeKind
 from compactor.control.times import FIRST_YEAR, LAST_YEAR, in_ms, last
 from compactor.coordination import Coordinator, SeenMember, open_coordinator
 from compactor.coordination.model import POOLS
-from compactor.errors import CompactorError, RefusedError, UnreachableError, UsageError
+from compactor.errors import CompactorError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.dialects import address
@@ -127,9 +127,7 @@ def require_there(session: Session, scope: Scope) -> None:
         if table:
             find_table(catalog, Target(database, table))
         elif database not in databases:
-            raise RefusedError(
-                Reason.TABLE_MISSING, f"there is no database {database}{did_you_mean(database, databases)}"
-            )
+            raise no_database(database, databases)
         return
     fitting = [name for name in databases if fits(name, database)]
     if not fitting or (

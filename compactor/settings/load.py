@@ -134,7 +134,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise SettingsError(f"{path}: must hold keys and values such as `database:`, not a {type(values).__name__}")
+        kind = "a list" if isinstance(values, list) else "a single value"
+        raise SettingsError(f"{path}: must hold keys and values such as `database:`, not {kind}")
     if (odd := next((key for key in values if not isinstance(key, str)), None)) is not None:
         raise SettingsError(f"{path}: {odd}: unknown key; known are {', '.join(Settings.model_fields)}")
     # `cleaner:` with everything below it commented out means the defaults

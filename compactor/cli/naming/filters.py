@@ -17,7 +17,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records
 from compactor.cli.naming.lookup import find_partition, find_table
 from compactor.cli.naming.patterns import by_pattern, require_tables
-from compactor.cli.naming.target import did_you_mean, parse_target, partition_names
+from compactor.cli.naming.target import no_database, parse_target, partition_names
 from compactor.cli.session import Session
 from compactor.control.scope import DEFAULT_POOL
 from compactor.errors import NothingFitsError, RefusedError, UnreachableError, UsageError
@@ -25,7 +25,6 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.name_patterns import fits, is_pattern
-from compactor.reasons import Reason
 
 Row = TypeVar("Row", bound=QueueEntry | ForeignEntry)
 METAVAR = "[DB[.TABLE[/PARTITION]]]"
@@ -157,7 +156,7 @@ def places(session: Session, target: str | None) -> Callable[[Entity], bool]:
     if "." not in name:
         databases = Catalog(session.database()).databases()
         if name not in databases:
-            raise RefusedError(Reason.TABLE_MISSING, f"there is no database {name}{did_you_mean(name, databases)}")
+            raise no_database(name, databases, alone=True)
         return lambda entity: entity.database == name
     wanted = _entity(session, target)
     return lambda entity: is_of(entity, wanted)

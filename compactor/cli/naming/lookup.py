@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compactor.cli.naming.target import Target, did_you_mean, partition_names
+from compactor.cli.naming.target import Target, did_you_mean, no_database, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, TableFacts
@@ -59,9 +59,7 @@ def find_table(catalog: Catalog, target: Target) -> TableFacts:
         return table
     databases = catalog.databases()
     if target.database not in databases:
-        raise RefusedError(
-            Reason.TABLE_MISSING, f"there is no database {target.database}{did_you_mean(target.database, databases)}"
-        )
+        raise no_database(target.database, databases)
     known = [f"{target.database}.{name}" for name in catalog.table_names(target.database, transactional=False)]
     near = did_you_mean(target.full_name, known)
     raise RefusedError(Reason.TABLE_MISSING, f"there is no table {target.full_name}{near}")

@@ -12,14 +12,13 @@ from urllib.parse import unquote
 
 from compactor.cli.naming.lookup import Found, find_table, require_transactional
 from compactor.cli.naming.patterns import keys_of, partition_fits, require_keys, require_tables
-from compactor.cli.naming.target import DEFAULT_PARTITION, did_you_mean, parse_target
+from compactor.cli.naming.target import DEFAULT_PARTITION, no_database, parse_target
 from compactor.cli.session import Session
 from compactor.cli.views.inspection import partitions
-from compactor.errors import NothingFitsError, RefusedError, UsageError
+from compactor.errors import NothingFitsError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
 from compactor.name_patterns import fits, is_pattern
-from compactor.reasons import Reason
 from compactor.words import plural
 
 _CONDITION: Final = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<>|=|<|>)\s*('[^']*'|\"[^\"]*\"|[^\s'\"<>=!]+)\s*")
@@ -102,10 +101,7 @@ def chosen(session: Session, pattern: str, where: Condition | None) -> list[Foun
     catalog = Catalog(session.database())
     databases = catalog.databases()
     if not is_pattern(database) and database.lower() not in databases:
-        raise RefusedError(
-            Reason.TABLE_MISSING,
-            f"there is no database {database}{did_you_mean(database.lower(), databases)}{'' if dot else '; a table is written DATABASE.TABLE'}",
-        )
+        raise no_database(database, databases, alone=not dot)
     if dot and not is_pattern(names):
         require_transactional(find_table(catalog, parse_target(names)))
     entities = [

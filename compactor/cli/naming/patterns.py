@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 from urllib.parse import unquote
 
-from compactor.cli.naming.target import did_you_mean, split_at_keys
-from compactor.errors import NothingFitsError, RefusedError, UsageError
+from compactor.cli.naming.target import did_you_mean, no_database, split_at_keys
+from compactor.errors import NothingFitsError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
 from compactor.name_patterns import fits, is_pattern
-from compactor.reasons import Reason
 
 _KEY = re.compile(r"(?:^|/)(\w+)=")
 
@@ -93,9 +92,7 @@ def _near(catalog: Catalog, database: str, table: str) -> str:
     databases = catalog.databases()
     if not any(fits(name, database) for name in databases):
         if not is_pattern(database):
-            raise RefusedError(
-                Reason.TABLE_MISSING, f"there is no database {database}{did_you_mean(database, databases)}"
-            )
+            raise no_database(database, databases)
         return did_you_mean(_bare(database), databases)
     if is_pattern(database):
         return ""

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from compactor.errors import UsageError
+from compactor.errors import RefusedError, UsageError
 from compactor.name_patterns import is_pattern
+from compactor.reasons import Reason
 
 ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^", "\x7f"])
 
@@ -124,3 +125,15 @@ def did_you_mean(wrong: str, known: Sequence[str], limit: int = 3) -> str:
     """` (did you mean x or y?)`, or nothing when no name is near."""
     near = difflib.get_close_matches(wrong, known, n=limit, cutoff=0.6)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
+
+
+def no_database(name: str, known: Sequence[str], *, alone: bool = False) -> RefusedError:
+    """
+    The refusal of a name that the catalog has no database of, with near ones.
+
+    Args:
+        alone: the name stood without a dot, so a table may be meant.
+    """
+    hint = "; a table is written DATABASE.TABLE" if alone else ""
+    near = did_you_mean(name.lower(), known)
+    return RefusedError(Reason.TABLE_MISSING, f"there is no database {name}{near}{hint}")

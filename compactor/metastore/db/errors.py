@@ -79,7 +79,11 @@ class Translation:
                 return CompactorError(f"metastore database {self._name}: {line}")
 
     def _one_line(self, error: DBAPIError) -> str:
-        line = one_line(error.orig)
+        match getattr(error.orig, "args", ()):
+            case (int(number), str(text)):  # as drivers of MySQL tell it
+                line = f"{one_line(text)} ({number})"
+            case _:
+                line = one_line(error.orig)
         password = self._url.password
         if password:
             line = line.replace(str(password), "***")

@@ -113,7 +113,7 @@ def test_history_is_chosen_likewise(queued):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("queue shpo", "there is no database shpo (did you mean shop?)"),
+        ("queue shpo", "there is no database shpo (did you mean shop?); a table is written DATABASE.TABLE"),
         ("queue shop.order", "there is no table shop.order (did you mean shop.orders?)"),
         ("queue a.b.c*", "'a.b.c*' names no tables"),
         ("queue sh*/dt=1", "'sh*/dt=1' names no tables"),
