@@ -29,16 +29,39 @@ def _properties(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
-def named_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+def file_to_write(begins: bytes) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
     """
-    A callback for the path of a file to write.
+    A callback for the path of a file to write. Of a link its target is written. A file that is there is replaced only if
+    an earlier run may have made it.
+
+    Args:
+        begins: what such a file begins with.
 
     Raises:
-        BadParameter: it is empty, as from a variable of a script that isn't set.
+        BadParameter: by the callback: the path is empty, as from a variable of a script that isn't set, or something
+            else is there.
     """
-    if value is not None and not value.name:
-        raise click.BadParameter("it is empty: name a file")
-    return value
+
+    def callback(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+        if value is None:
+            return None
+        if not value.name:
+            raise click.BadParameter("it is empty: name a file")
+        path = value.resolve() if value.is_symlink() else value
+        if path.exists() and not (path.is_file() and _is_begun(path, begins)):
+            raise click.BadParameter(f"{value} is there already, and no earlier run made it: name another file")
+        return path
+
+    return callback
+
+
+def _is_begun(path: Path, begins: bytes) -> bool:
+    """Whether a file begins so, or is empty; one that can't be read tells nothing."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(begins)) in {b"", begins}
+    except OSError:
+        return False
 
 
 def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:

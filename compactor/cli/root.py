@@ -184,7 +184,10 @@ def _report(error: BaseException, *, debug: bool) -> int:
     if debug and not isinstance(error, click.ClickException):
         traceback.print_exception(error)
     line, code = _line(error)
-    click.echo(line, err=True)
+    try:
+        click.echo(line, err=True)
+    except OSError:  # a full disk behind stderr: the code still tells
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     return code
 
 

@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from compactor.cli import units
-from compactor.cli.options import named_file
+from compactor.cli.options import file_to_write
 from compactor.cli.output import Format, OutputColumn, Record, View, draw
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views import drawing
@@ -79,7 +79,7 @@ COLUMNS = (
 @click.option(
     "--svg",
     type=click.Path(path_type=Path, dir_okay=False),
-    callback=named_file,
+    callback=file_to_write(b"<svg"),
     help="Also write the picture of a partition before and after.",
 )
 @click.option(

@@ -1,5 +1,6 @@
 """`compactor report` and `compactor simulate`: what is late, and what other thresholds would queue."""
 
+import os
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -69,10 +70,34 @@ def test_a_page_to_show(shop):
     text = page.read_text(encoding="utf-8")
     assert "shop.orders" in text
     assert "http" not in text.replace("http-equiv", "")
+    assert shop.run("report", "--html", str(page)).exit_code == 0
     wrong = shop.run("report", "--html", str(shop.root / "none" / "x.html"))
     assert wrong.exit_code == 2
     assert "--html" in wrong.stderr
     assert "listing" not in wrong.stderr
+
+
+@pytest.mark.parametrize("name", ["metastore.db", "pipe", "link"])
+def test_no_other_file_is_replaced(shop, name):
+    """A page replaces nothing but a page: no file of other content, no pipe or device, nor what a link leads to."""
+    os.mkfifo(shop.root / "pipe")
+    (shop.root / "link").symlink_to(shop.config)
+    before = shop.config.read_bytes()
+    wrong = shop.run("report", "--html", str(shop.root / name))
+    assert wrong.exit_code == 2
+    assert "is there already, and no earlier run made it: name another file" in wrong.stderr
+    assert shop.config.read_bytes() == before
+    assert (shop.root / "pipe").is_fifo()
+    assert shop.run("report").exit_code == 0
+
+
+def test_a_page_behind_a_link(shop):
+    """The link stays, and its target is written."""
+    (shop.root / "link").symlink_to(shop.root / "page.html")
+    for _ in range(2):
+        assert shop.run("report", "--html", str(shop.root / "link")).exit_code == 0
+    assert (shop.root / "link").is_symlink()
+    assert (shop.root / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_names_cant_break_the_page():

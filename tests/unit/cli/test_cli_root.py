@@ -362,10 +362,12 @@ def test_a_closed_pipe_is_silent(config):
         ("queue --state nonsense 2>&-", 2),
         ("members <&- >&- 2>&-", 0),
         ("completion bash >&-", 0),
+        ("queue --state nonsense 2>/dev/full", 2),
+        ("explain shop.nix 2>/dev/full", 4),
     ],
 )
 def test_a_closed_stream_changes_no_exit_code(shop, words, code):
-    """The code is that of the work; what nobody can read is left out."""
+    """The code is that of the work; what nobody can read is left out, and an error that finds no room."""
     program = f"{sys.executable} -m compactor.cli --config {shop.config} {words}"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, "")

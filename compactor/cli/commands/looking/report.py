@@ -20,7 +20,7 @@ from compactor.cli import completing, units
 from compactor.cli.commands.looking.plan import make_plan
 from compactor.cli.naming.lookup import Found
 from compactor.cli.naming.many import chosen
-from compactor.cli.options import named_file
+from compactor.cli.options import file_to_write
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.drawing import Totals
@@ -45,6 +45,8 @@ WORST_COLUMNS = (
 )
 _WORST: Final = 10
 _EXAMPLES: Final = 5
+_BEGINS: Final = '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>compactor: '
+"""How each page begins."""
 
 
 @click.command(cls=Command)
@@ -53,7 +55,7 @@ _EXAMPLES: Final = 5
     "--html",
     "page",
     type=click.Path(path_type=Path, dir_okay=False),
-    callback=named_file,
+    callback=file_to_write(_BEGINS.encode()),
     help="Write a page with pictures.",
 )
 @pass_session
@@ -195,8 +197,7 @@ def as_page(document: Mapping[str, Any]) -> str:
     heads = ("table", "due for", "files now, and then", "size", "written anew", "takes", "why")
     head = "".join(f"<th>{one}</th>" for one in heads)
     title = f"{html.escape(str(document['target']))}, {units.clock(document['taken'])} UTC"
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"/><title>compactor: {title}</title><style>
+    return f"""{_BEGINS}{title}</title><style>
 body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222; }}
 table {{ border-collapse: collapse; width: 100%; }} td, th {{ padding: .4em .7em; text-align: left; vertical-align: top; }}
 tr + tr td {{ border-top: 1px solid #ddd; }} td:nth-child(3) {{ width: 22em; }}

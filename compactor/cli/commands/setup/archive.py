@@ -1,13 +1,16 @@
 """`compactor archive build`: builds the Python environment archive for Spark executors."""
 
 from pathlib import Path
+from typing import Final
 
 import click
 
-from compactor.cli.options import named_file
+from compactor.cli.options import file_to_write
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Group, Session, pass_session
 
+_GZIP: Final = b"\x1f\x8b"
+"""How each archive begins."""
 COLUMNS = (OutputColumn("package", "PACKAGE"), OutputColumn("version", "VERSION"))
 
 
@@ -18,7 +21,10 @@ def archive() -> None:
 
 @archive.command(cls=Command)
 @click.argument(
-    "path", type=click.Path(path_type=Path, dir_okay=False), callback=named_file, default="compactor-env.tar.gz"
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=file_to_write(_GZIP),
+    default="compactor-env.tar.gz",
 )
 @pass_session
 def build(session: Session, path: Path) -> int:
