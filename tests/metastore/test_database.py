@@ -10,11 +10,13 @@ import sys
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import insert, text
+from sqlalchemy.exc import OperationalError
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.cli.root import cli
 from compactor.errors import CompactorError, RefusedError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.dialects.base import Failure
 from compactor.metastore.db.dialects.sqlite import SQLite
 from compactor.reasons import Reason
 from tests.metastore.connections import message_of
@@ -166,6 +168,12 @@ def test_a_file_that_is_no_database_is_one_line(tmp_path):
     path.write_text("this is not a database, however long it may be" * 100)
     assert "not a database" in message_of(Database(f"sqlite:///{path}").connect, UnreachableError)
     assert path.read_text().startswith("this is not")
+
+
+def test_a_file_that_may_only_be_read_is_unreachable():
+    """SQLite says so of a user who may read the file and not write beside it: exit 5, as for one who may do neither."""
+    error = OperationalError("SELECT 1", None, sqlite3.OperationalError("attempt to write a readonly database"))
+    assert SQLite().classify(error) is Failure.UNREACHABLE
 
 
 def test_sqlite_serves_one_process(tmp_path):

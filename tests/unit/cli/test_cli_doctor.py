@@ -57,6 +57,7 @@ def test_all_is_well(free):
     assert code == 0
     assert "listed within" in next(line[1] for check, line in checks.items() if check.startswith("store"))
     assert sorted(str(path) for path in (free.root / "warehouse").rglob("*")) == before
+    assert "metastore.db: schema of Hive 4.1.0, answers within" in checks["database"][1]
     assert checks["daemons"][1:] == ["the database coordinates; no daemon runs", "compactor run, or its systemd unit"]
 
 

@@ -129,7 +129,7 @@ def _examined(
         began = time.monotonic()
         # As the daemon connects: a server that takes no writes fails. An embedded database may be a daemon's now.
         database = session.database(write=not address.parse(session.settings.database.url)[1].embedded)
-        found = f"{database}: Hive {database.schema.version.value} schema, answers within"
+        found = f"{database}: schema of Hive {database.schema.schema_version}, answers within"
         yield Finding("database", Standing.OK, f"{found} {units.seconds(time.monotonic() - began)}")
     except CompactorError as error:
         remedy = "as it says" if isinstance(error, SettingsError) else "database.url, its user and password"

@@ -86,8 +86,8 @@ class SQLite(Dialect):
         message = str(error.orig)
         if "locked" in message or "busy" in message:
             return Failure.CONFLICT
-        if "unable to open" in message or "not a database" in message:
-            return Failure.UNREACHABLE
+        if "unable to open" in message or "not a database" in message or "readonly database" in message:
+            return Failure.UNREACHABLE  # in WAL mode a user who only reads must be able to write beside the file
         if "disk is full" in message or "disk I/O error" in message:
             return Failure.UNABLE
         return Failure.OTHER
