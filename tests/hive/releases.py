@@ -6,15 +6,12 @@ One JVM for each release, started when the release is first asked.
 """
 
 import base64
-import contextlib
-import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from compactor.cli.hive_settings import hive_settings
-from tests.hive.java import built, java
+from tests.hive.java import Served, built, java
 
 SOURCE = Path(__file__).parent / "release_java"
 RELEASES = hive_settings().releases
@@ -34,9 +31,9 @@ class Setting:
     default: str
 
 
-class Release:
+class Release(Served):
     """
-    The JVM of one release. Use as a context manager.
+    The JVM of one release.
 
     Raises:
         UnavailableError: it can't be built here.
@@ -44,25 +41,7 @@ class Release:
 
     def __init__(self, version):
         home, classpath = built(SOURCE, f"hive{version}")
-        command = [*java(str(home), heap="256m"), "Release", classpath]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            cwd=home,
-            env=os.environ | {"LC_ALL": "C.UTF-8"},
-        )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        super().__init__([*java(str(home), heap="256m"), "Release", classpath], ReleaseError)
 
     def settings(self):
         """Every setting that HiveConf, MetastoreConf and OrcConf know."""
@@ -84,13 +63,4 @@ class Release:
         )
 
     def _ask(self, *fields):
-        self._process.stdin.write("\t".join(quote(field, safe="") for field in fields) + "\n")
-        self._process.stdin.flush()
-        answers = []
-        for line in self._process.stdout:
-            if line[0] == "D":
-                return answers
-            if line[0] == "E":
-                raise ReleaseError(line[1:].rstrip())
-            answers.append(line[1:].rstrip("\n"))
-        raise ReleaseError(f"the JVM died with exit code {self._process.wait()}")
+        return self.ask("\t".join(quote(field, safe="") for field in fields))
