@@ -79,8 +79,8 @@ def java(classpath, *, heap, zone="UTC"):
 
 class Served:
     """
-    A program that answers each line of its input with lines that begin with R, then one that begins with D, or with E
-    and an exception. Started when it is first asked; use as a context manager.
+    A program that answers each line of its input with any lines, each behind a letter, then one that begins with D, or
+    with E and an exception. Started when it is first asked; use as a context manager.
 
     Args:
         error: raised with the program's exception.
