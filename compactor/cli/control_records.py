@@ -29,7 +29,6 @@ from compactor.coordination.model import POOLS
 from compactor.errors import CompactorError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.db.dialects import address
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.name_patterns import fits, is_pattern
 from compactor.reasons import Reason
@@ -193,14 +192,7 @@ def coordinator(session: Session, *, write: bool = False) -> Iterator[Coordinato
     """
     quiet_log()
     if session.settings.zookeeper.hosts is None:
-        try:
-            session.database(write=write)
-        except UnreachableError as error:
-            _, dialect = address.parse(session.settings.database.url)
-            if not (write and dialect.embedded):
-                raise
-            advice = "stop the daemon instead (TERM: running compactions are finished), or pause before it is started"
-            raise UnreachableError(f"{error}: {advice}") from None
+        session.database(write=write)
     found = open_coordinator(session.settings, session.database, patience_seconds=_PATIENCE_SECONDS)
     try:
         found.connect()

@@ -243,7 +243,7 @@ def test_while_a_daemon_holds_an_embedded_metastore(shop):
         fcntl.flock(lock, fcntl.LOCK_EX)
         result = shop.run("pause", "--all", "--reason", "x")
         assert result.exit_code == 5
-        assert "stop the daemon instead" in told(result)
+        assert "SQLite serves one at a time: stop that one first, or use PostgreSQL for several" in told(result)
         assert shop.json("pauses") == []
 
 
