@@ -89,7 +89,7 @@ class Reason(StrEnum):
     BYTES_BUDGET = "bytes-budget"
     CONTROL_UNKNOWN = "control-unknown"
 
-    # nobody is there to do it
+    # no daemon is there to do it
     NO_WORKER = "no-worker"
     NO_CLEANER = "no-cleaner"
 

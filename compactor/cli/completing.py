@@ -3,8 +3,8 @@ What a shell completes beside commands and options: tables and partitions of the
 workers that the queue and the history name, and their hosts.
 
 A TAB starts a process and asks the metastore once. What can't be asked completes to nothing: no message would be read.
-Nor is a name offered that means something to a shell, which puts it on the command line as it is: whoever may write a
-partition's value could run commands.
+Nor is a name offered that means something to a shell, which puts it on the command line as it is: a user who may write
+a partition's value could run commands.
 
 The names that were offered are kept in the user's cache directory for half a minute. The next TAB on the same command
 line is answered from there, without the modules of a command, the settings and the database being loaded.
@@ -72,7 +72,7 @@ def _fitting(names: Iterable[str], typed: str) -> list[str]:
 
 @contextlib.contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Give up on a statement that waits for somebody's lock."""
+    """Give up on a statement that waits for a lock."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError

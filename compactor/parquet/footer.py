@@ -3,7 +3,7 @@ The footer of a Parquet file: what it says, whether it may be believed, and what
 
 Reads and judges. Distrusts what it reads: a file that isn't sound is a CorruptFileError that says what is wrong. A row
 group's description is decoded here, judged and forgotten, so that the footers of thousands of files take little
-memory; whoever copies a row group decodes it again.
+memory; what copies a row group decodes it again.
 Source: parquet.thrift; docs/parquet.md.
 """
 
@@ -48,7 +48,7 @@ _JUDGED: Final[thrift.Shape] = {
     },
     fields.GROUP_SORTING: {},
 }
-"""What is decoded to be judged; whoever copies a row group takes what lies inside the metadata as it is."""
+"""What is decoded to be judged; a row group that is copied keeps what lies inside the metadata as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def _require_key_values(data: bytes, places: dict[int, Span]) -> None:
 
 def _require_arrow(data: bytes, rows: int, row_groups: list[int]) -> None:
     """
-    Arrow parses the whole footer, so that a file isn't joined with others which then nobody opens.
+    Arrow parses the whole footer, so that no file is joined with others which Arrow can't open afterwards.
 
     Raises:
         MalformedError: it can't, or finds other rows.

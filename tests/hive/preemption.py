@@ -26,8 +26,8 @@ _CALLS = ("list_tree", "rename_noreplace", "directories", "delete_tree", "exists
 _OF_THEMSELVES = ("heartbeat", "monitor", "keeper")
 """Threads that come when they want: what they interrupt nobody can tell."""
 _MOST_DEEP = 2
-_AT_ONCE = ["inserts"] * 3 + ["write"] * 3 + ["read"] * 2 + ["end"] + ["beneath"] * 3 + ["compact"] * 5 + ["work"]
-_AT_ONCE += ["die", "die"] + ["clean"] * 4 + ["recover", "purge", "house", "restart"]
+_ACTS = ["inserts"] * 3 + ["write"] * 3 + ["read"] * 2 + ["end"] + ["beneath"] * 3 + ["compact"] * 5 + ["work"]
+_ACTS += ["die", "die"] + ["clean"] * 4 + ["recover", "purge", "house", "restart"]
 _BENEATH = ("nothing", "over", "clean", "recover", "first", "clean")
 _AT_ONCE_BY_TWO = 0.1
 _MOST_WAITING = 3
@@ -78,7 +78,7 @@ class Preempted:
             "recover": self._recover,
         }
 
-    def live(self, acts, among=_AT_ONCE):
+    def live(self, acts, among=_ACTS):
         """The history, of so many of these acts, as long as nothing is wrong."""
         self._act("inserts")
         for _ in range(acts):

@@ -101,7 +101,7 @@ class Cleaning:
                 directory vanishes may take all of it for empty.
             keys: names of parameters of the entry's table and partition to read as well.
         """
-        # Before the readers are read: whoever isn't among them lists later, and finds what is listed here.
+        # Before the readers are read: a reader that isn't among them lists later, and finds what is listed here.
         seen = self._list_unobserved()
         return self._database.read(
             lambda connection: self._ready(connection, retention_ms, listing_wait_ms, keys, seen=seen)

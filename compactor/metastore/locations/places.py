@@ -36,8 +36,8 @@ The cost is a tenth of a connection at most, however large the catalog is.
 """
 _TIMES_FOR_MANY: Final = 100
 """
-Where many are judged to be queued, a reading serves for this many times its own duration: whoever compacts one of them
-looks anew.
+Where many are judged to be queued, a reading serves for this many times its own duration: the Worker that
+compacts one of them looks anew.
 """
 _DROPPED: Final = -1
 """Stands for the PART_ID of a dropped partition."""
@@ -129,7 +129,7 @@ class Places:
 
         Args:
             wanted: each with a location.
-            last_look: a compaction comes next; otherwise whoever compacts looks anew.
+            last_look: a compaction comes next; otherwise the Worker looks anew.
         """
         age = self._age(last_look=True) if last_look else max(FRESH_SECONDS, _TIMES_FOR_MANY * self._cost)
         refused: list[RefusedError | None] = [None] * len(wanted)
