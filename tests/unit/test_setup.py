@@ -1,6 +1,7 @@
 """`deploy/setup`, which makes a machine ready for the other targets."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +17,14 @@ elif [ "$2" = pip ]; then
   test -e .venv/lib/python3.11/site-packages/pip-23.dist-info/RECORD
 fi
 """
+
+
+def test_every_package_is_told():
+    """CONTRIBUTING.md names each Debian package that the script may install."""
+    packages = re.findall(r"\becho ([a-z0-9.-]+) ;;", (ROOT / "deploy" / "setup").read_text(encoding="utf-8"))
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert len(packages) > 15
+    assert [name for name in packages if f"`{name}`" not in page] == []
 
 
 def test_an_environment_without_pip_is_completed(tmp_path):
