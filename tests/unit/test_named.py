@@ -100,6 +100,18 @@ def test_the_names_behind_a_file_are_in_it():
     assert gone == []
 
 
+@pytest.mark.parametrize("package", ["orc", "parquet"])
+def test_every_module_is_told(package):
+    """The page on a format has each module of its package, or the folder that it lies in, in its table, and no other."""
+    text = (PROJECT / "docs" / f"{package}.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \|", text.partition("## Modules")[2].partition("\n## ")[0], re.MULTILINE)
+    told = {name.rstrip("/") for row in rows for name in NAMED.findall(row)}
+    top = PROJECT / "compactor" / package
+    paths = [file for file in top.rglob("*.py") if file.stem != "__init__" and "_pb2" not in file.name]
+    assert [file.stem for file in paths if not told & {file.stem, *file.relative_to(top).parts[:-1]}] == []
+    assert told - {file.stem for file in paths} - {folder.name for folder in top.rglob("*")} == set()
+
+
 @pytest.mark.parametrize("book", sorted(BOOKS.iterdir()), ids=lambda book: book.name)
 def test_every_case_book_is_explained(book):
     """CONTRIBUTING.md says of each case book what it decides, and its second line which test plays it."""
