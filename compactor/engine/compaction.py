@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NewType
 
-from compactor.acid.names import DirKind, parse_dir
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only.jobs import plan_insert_only, run_insert_only
@@ -283,29 +282,9 @@ class Compaction:
         self._publisher.publish(verified, guard, self._known, alone)
         return Published(verified)
 
-    def discard(self, *, transaction_aborted: bool = False) -> None:
-        """
-        Remove the staging directory; a late task then finds no place to write to, and a late rename no source.
-
-        Args:
-            transaction_aborted: the metastore has aborted the compaction's transaction: directories published under its
-                number are removed, too.
-        """
+    def discard(self) -> None:
+        """Remove the staging directory; a late task then finds no place to write to, and a late rename no source."""
         try:
             self._staging.discard()
         finally:
             self._submitter.end(self.job)
-        if transaction_aborted and self.request.visibility_txn:
-            for name in self._published_names():
-                self.storage.delete_tree(f"{self.request.location.rstrip('/')}/{name}")
-
-    def _published_names(self) -> list[str]:
-        return [name for name in self.storage.directories(self.request.location) if self._is_ours(name)]
-
-    def _is_ours(self, name: str) -> bool:
-        if not name.startswith(("base_", "delta_", "delete_delta_")) or not name.endswith(
-            f"_v{self.request.visibility_txn:07d}"
-        ):
-            return False
-        parsed = parse_dir(name, self.request.layout)
-        return parsed is not None and parsed.kind in DirKind and parsed.visibility_txn == self.request.visibility_txn

@@ -25,6 +25,7 @@ from compactor.metastore.txn.transactions import abort_transactions
 LATE_MS = 24 * 3_600_000
 """How long after its last heartbeat the tasks of an aborted transaction may still write, where no setting says."""
 _SILENT_MS = 24 * 3_600_000
+_OVERDUE_MS = 3_600_000
 _KEPT_MS = 30_000
 """
 Younger transactions stay in TXNS.
@@ -83,14 +84,14 @@ class Housekeeping:
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
 
-    def who_does_it(self, overdue_ms: int = 3_600_000) -> Mapping[Duty, Finding]:
+    def who_does_it(self) -> Mapping[Duty, Finding]:
         """
         For each duty, whether the compactor does it, judged by the rows that are left undone.
 
         On the embedded database the compactor does all duties, because no Hive uses it. On any other database the
         compactor does a duty in these cases:
 
-        - Work has been due for `overdue_ms` and is still there. For time-outs a transaction must have been silent for a
+        - Work has been due for an hour and is still there. For time-outs a transaction must have been silent for a
           day at least, because the database doesn't tell the time-out that Hive's clients keep.
         - On 3.1, the two purges of Hive's own Initiator: an operator who runs the compactor switches that Initiator
           off, and so stops them.
@@ -99,9 +100,7 @@ class Housekeeping:
         """
         if self._database.embedded:
             return dict.fromkeys(Duty, Finding(ours=True, sentence="no other process uses the embedded database"))
-        found = self._database.read(
-            lambda connection: {duty: self._undone(connection, duty, overdue_ms) for duty in Duty}
-        )
+        found = self._database.read(lambda connection: {duty: self._undone(connection, duty) for duty in Duty})
         if not self._schema.hive_4:
             for duty in (Duty.WRITE_ID_MAPPINGS, Duty.EMPTY_TRANSACTIONS):
                 found[duty] = Finding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
@@ -151,7 +150,7 @@ class Housekeeping:
 
     # Time-outs
 
-    def time_outs(self, timeout_ms: int, replication_timeout_ms: int = REPLICATION_TIMEOUT_MS) -> int:
+    def time_outs(self, timeout_ms: int) -> int:
         """
         Drop locks without a transaction, and abort transactions, that had no heartbeat for `timeout_ms`.
 
@@ -162,7 +161,7 @@ class Housekeeping:
         silent = and_(locks.c.hl_txnid == 0, locks.c.hl_last_heartbeat < self._database.now - timeout_ms)
         ended = self._database.repeatable(lambda connection: connection.execute(delete(locks).where(silent)).rowcount)
         txns = self._schema.txns.c
-        late = self._silent(timeout_ms, replication_timeout_ms)
+        late = self._silent(timeout_ms, REPLICATION_TIMEOUT_MS)
         numbers = self._database.read(
             lambda connection: connection.scalars(select(txns.txn_id).where(late).order_by(txns.txn_id)).all()
         )
@@ -379,36 +378,34 @@ class Housekeeping:
 
     # Finding out
 
-    def _undone(self, connection: Connection, duty: Duty, overdue_ms: int) -> Finding:
+    def _undone(self, connection: Connection, duty: Duty) -> Finding:
         schema, now = self._schema, self._database.now
         txns = schema.txns.c
-        long_ago = select(func.max(txns.txn_id)).where(txns.txn_started < now - overdue_ms).scalar_subquery()
+        long_ago = select(func.max(txns.txn_id)).where(txns.txn_started < now - _OVERDUE_MS).scalar_subquery()
         match duty:
             case Duty.TIME_OUTS:
-                silent = max(overdue_ms, _SILENT_MS)
-                count = connection.scalar(
-                    select(func.count()).where(self._silent(silent, max(silent, REPLICATION_TIMEOUT_MS + _SILENT_MS)))
-                )
-                return _finding(count, f"open transactions have been silent for more than {duration(silent)}")
+                silent = self._silent(_SILENT_MS, REPLICATION_TIMEOUT_MS + _SILENT_MS)
+                count = connection.scalar(select(func.count()).where(silent))
+                return _finding(count, f"open transactions have been silent for more than {duration(_SILENT_MS)}")
             case Duty.WRITE_SET:
                 table = schema.write_set
                 count = connection.scalar(
                     select(func.count()).where(self._old_write_set(connection), table.c.ws_commit_id < long_ago)
                 )
-                return _finding(count, f"rows of WRITE_SET have been superfluous for more than {duration(overdue_ms)}")
+                return _finding(count, f"rows of WRITE_SET have been superfluous for more than {duration(_OVERDUE_MS)}")
             case Duty.WRITE_ID_MAPPINGS:
                 mappings = self._old_mappings(connection, int(connection.scalar(select(long_ago)) or 0))
                 count = sum(some for _, some in mappings)
                 return _finding(
-                    count, f"rows of TXN_TO_WRITE_ID have been superfluous for more than {duration(overdue_ms)}"
+                    count, f"rows of TXN_TO_WRITE_ID have been superfluous for more than {duration(_OVERDUE_MS)}"
                 )
             case Duty.EMPTY_TRANSACTIONS:
                 # the row that the schema script seeds started at 0
-                old = and_(txns.txn_started > 0, txns.txn_started < now - overdue_ms)
+                old = and_(txns.txn_started > 0, txns.txn_started < now - _OVERDUE_MS)
                 count = connection.scalar(select(func.count()).where(self._empty(connection), old))
-                return _finding(count, f"rows of TXNS are finished, empty and more than {duration(overdue_ms)} old")
+                return _finding(count, f"rows of TXNS are finished, empty and more than {duration(_OVERDUE_MS)} old")
             case Duty.HISTORY:
-                before = self._database.now_ms(connection) - overdue_ms
+                before = self._database.now_ms(connection) - _OVERDUE_MS
                 generous = Retention(succeeded=6, failed=10, did_not_initiate=6, refused=6)
                 count = len(
                     expired(connection, schema, generous, self._database.now_ms(connection), ended_before=before)

@@ -7,7 +7,6 @@ Source: the Thrift compact protocol specification.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 TRUE: Final = 1
@@ -106,7 +105,7 @@ def list_header(data: bytes, at: int) -> tuple[int, int, int]:
         raise MalformedError("it ends too early") from error
 
 
-def structs(data: bytes, at: int, shape: Shape = MappingProxyType({})) -> list[Struct]:
+def structs(data: bytes, at: int) -> list[Struct]:
     """
     Decode the list of structs that begins at a place.
 
@@ -114,7 +113,7 @@ def structs(data: bytes, at: int, shape: Shape = MappingProxyType({})) -> list[S
         MalformedError: as for `decode`, or the list holds something else.
     """
     try:
-        return _structs(data, at, shape)[0]
+        return _structs(data, at, {})[0]
     except IndexError as error:
         raise MalformedError("it ends too early") from error
 

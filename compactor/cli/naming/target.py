@@ -121,9 +121,9 @@ def split_at_keys(spec: str, keys: Sequence[str]) -> list[tuple[str, str]]:
     return [(start.group(1).lower(), spec[start.end() : end]) for start, end in zip(starts, ends, strict=True)]
 
 
-def did_you_mean(wrong: str, known: Sequence[str], limit: int = 3) -> str:
+def did_you_mean(wrong: str, known: Sequence[str]) -> str:
     """` (did you mean x or y?)`, or nothing when no name is near."""
-    near = difflib.get_close_matches(wrong, known, n=limit, cutoff=0.6)
+    near = difflib.get_close_matches(wrong, known, n=3, cutoff=0.6)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 

@@ -275,9 +275,7 @@ class Queue:
             ):
                 self._database.write(finish)
 
-    def record_did_not_initiate(
-        self, entity: Entity, message: str, kind: CompactionKind = CompactionKind.MINOR, initiator_id: str | None = None
-    ) -> int:
+    def record_did_not_initiate(self, entity: Entity, message: str, initiator_id: str | None = None) -> int:
         """Note in the history that a compaction wasn't queued, and why; returns the row's id."""
 
         def record(connection: Connection) -> int:
@@ -287,7 +285,7 @@ class Queue:
                 "cc_database": entity.database,
                 "cc_table": entity.table,
                 "cc_partition": entity.partition,
-                "cc_type": KIND_CODES[kind],
+                "cc_type": KIND_CODES[CompactionKind.MINOR],
                 "cc_start": self._database.now,
                 "cc_end": self._database.now,
                 "cc_enqueue_time": self._database.now,

@@ -43,13 +43,13 @@ class Locks:
         """
         return self._taken(entity, txn_id, user=user, host=host, agent=agent, kind="r")
 
-    def acquire_exclusive(self, entity: Entity, txn_id: int, user: str, host: str, *, agent: str = AGENT) -> int:
+    def acquire_exclusive(self, entity: Entity, txn_id: int, user: str, host: str) -> int:
         """
         Take EXCLUSIVE without waiting; returns the lock's id. As `acquire_shared`, with the same errors.
 
         In its way are all locks on the table or partition, held or waiting, and exclusive ones on the database.
         """
-        return self._taken(entity, txn_id, user=user, host=host, agent=agent, kind="e")
+        return self._taken(entity, txn_id, user=user, host=host, agent=AGENT, kind="e")
 
     def _taken(self, entity: Entity, txn_id: int, *, user: str, host: str, agent: str, kind: Literal["r", "e"]) -> int:
         try:

@@ -353,15 +353,12 @@ def test_no_answer_twice_is_unknown(warehouse, table):
         publish(attempt)
 
 
-def test_discarding_takes_away_what_an_aborted_transaction_published(warehouse, table):
-    """Only under its own number, only when it is known to be aborted."""
+def test_discarding_leaves_what_was_published(warehouse, table):
+    """Whether that goes the metastore decides, and only the roles ask it."""
     attempt = ready(warehouse, table)
     (name,) = publish(attempt).directories
     attempt.compaction.discard()
     assert name in attempt.names()
-    attempt.abort()
-    attempt.compaction.discard(transaction_aborted=True)
-    assert attempt.names() == ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000"]
 
 
 def test_a_late_rename_finds_no_source(warehouse, table):

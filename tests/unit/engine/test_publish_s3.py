@@ -38,6 +38,13 @@ def ready(table, kind=CompactionKind.MAJOR, **how):
     return attempt
 
 
+def remove_published(table, attempt):
+    """What the recovery does once the metastore says that the transaction was aborted."""
+    for name in table.storage.directories(table.location):
+        if name.endswith(f"_v{attempt.txn:07d}"):
+            table.storage.delete_tree(join(table.location, name))
+
+
 def publish(attempt, guard=lambda: None):
     return attempt.publish(guard)
 
@@ -140,7 +147,8 @@ def test_a_paused_publisher_completes_nothing_after_it_was_discarded(table, paus
                 attempt.abort()
                 other.compaction._staging.root = attempt.compaction._staging.root
                 other.compaction.request = attempt.request
-                other.compaction.discard(transaction_aborted=True)
+                other.compaction.discard()
+                remove_published(table, attempt)
             done.append(self.key)
         complete(self)
 
@@ -226,7 +234,8 @@ def test_a_completion_without_an_answer_is_looked_up(table, monkeypatch, happene
         with pytest.raises(OutcomeUnknownError):
             publish(attempt)
         attempt.abort()
-        attempt.compaction.discard(transaction_aborted=True)
+        attempt.compaction.discard()
+        remove_published(table, attempt)
         assert table.uploads() == []
     assert table.read() == table.rows
 
