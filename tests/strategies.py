@@ -988,7 +988,7 @@ def aborted_components() -> SearchStrategy[AbortedComponent]:
         st.sampled_from([None, "p=1", "p=2"]),
         st.none() | st.integers(1, 3),
         st.none() | st.integers(0, 6),
-        st.booleans(),
+        st.none() | st.integers(1, 3),
     )
 
 

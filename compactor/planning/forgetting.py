@@ -37,10 +37,11 @@ class AbortedComponent:
 
     Args:
         operation: TC_OPERATION_TYPE; `c` marks what an aborted compaction may have left.
-        write_id: None where Hive noted none.
+        write_id: as noted; None where Hive noted none.
         heartbeat_ms: of the transaction, the last; by the database clock. None where it isn't known.
-        is_mapped: whether the transaction has a write id of the table. If not, it wrote to another table that had the
-            name.
+        mapped_id: the write id that the transaction has of the table: by it its rows are named. Another than the noted
+            one where a statement was compiled anew after it had its lock (Hive 4's Driver.validateTxnList). None: it
+            wrote to another table that had the name.
         is_ours: whether a worker of ours opened the transaction.
     """
 
@@ -49,8 +50,13 @@ class AbortedComponent:
     partition: str | None
     write_id: int | None
     heartbeat_ms: int | None
-    is_mapped: bool = True
+    mapped_id: int | None
     is_ours: bool = False
+
+    @property
+    def of_another_table(self) -> bool:
+        """Whether it tells of no write to this table; a compaction has no write id."""
+        return self.operation != "c" and self.mapped_id is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +106,14 @@ def may_be_forgotten(component: AbortedComponent, search: Search) -> Verdict:
     The component of a write to another table that had the name guards nothing: no id of this table stands for it, so it
     goes at once.
     """
-    if component.operation != "c" and not component.is_mapped and component.write_id is not None:
+    if component.of_another_table and component.write_id is not None:
         return Verdict(Ground.OF_ANOTHER_TABLE)
     if not search.txns.is_aborted(component.txn_id):
         return Verdict(Ground.NOT_ABORTED)
     if search.partition is not None and (component.operation != "c" or component.partition != search.partition):
         return Verdict(Ground.NOT_SEARCHED)
-    if component.write_id is None or (component.operation != "c" and component.write_id not in search.gone):
+    is_gone = component.write_id is not None if component.operation == "c" else component.mapped_id in search.gone
+    if not is_gone:
         return Verdict(Ground.ROWS_LEFT)
     return by_age(component.heartbeat_ms, search.listed_ms, search.late_ms)
 

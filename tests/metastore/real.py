@@ -76,6 +76,16 @@ class RealHive(Hive):
         )["txnToWriteIds"]
         return found["writeId"]
 
+    def reallocate(self, txn_id, name="db.t"):
+        """
+        Another write id in place of the first: the statement waited for its lock, its snapshot was outdated then, and
+        Hive 4 compiles it anew (Driver.validateTxnList). Its lock and components keep the first.
+        """
+        database, table = name.split(".")
+        request = {"dbName": database, "tableName": table, "txnIds": [txn_id], "reallocate": True}
+        (found,) = self.party.call("allocateTableWriteIds", request)["txnToWriteIds"]
+        return found["writeId"]
+
     def touch(self, txn_id, name="db.t", partition=None, *, operation="i", write_id=None, kind=None):
         """
         The transaction locks what it is going to write, as a statement does that names its partition; returns the write

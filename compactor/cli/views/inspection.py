@@ -125,7 +125,7 @@ class Inspection:
             return None
         untils = [verdict.until_ms for _, verdict in self.late if verdict.until_ms is not None]
         left = f" for another {duration(max(untils) - self.moment.now_ms)}" if untils else ""
-        numbers = sorted({row.write_id for row, _ in self.late if row.operation != "c" and row.write_id is not None})
+        numbers = sorted({row.mapped_id for row, _ in self.late if row.operation != "c" and row.mapped_id is not None})
         one = len(numbers) <= 1
         what = plural(len(numbers), "aborted write") if numbers else "an aborted compaction"
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (", …" if len(numbers) > _SHOWN else "")

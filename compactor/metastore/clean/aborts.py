@@ -238,13 +238,16 @@ class Aborts:
 
         def look(connection: Connection) -> list[tuple[AbortedComponent, Verdict]]:
             now_ms = self._database.now_ms(connection)
-            rows = [row for row in read_components(connection, self._schema, table) if row.is_mapped]
+            rows = [row for row in read_components(connection, self._schema, table) if not row.of_another_table]
             return [(row, by_age(row.heartbeat_ms, now_ms, late_ms)) for row in rows]
 
         return [(row, verdict) for row, verdict in self._database.read(look) if verdict.ground is Ground.MAY_WRITE]
 
     def count_may_write(self, late_ms: int) -> tuple[int, int]:
-        """How many components stay known because their tasks may still write, and of how many tables."""
+        """
+        How many aborted writes stay known because their tasks may still write, and in how many tables: a transaction
+        that wrote to several partitions of a table is one write there.
+        """
 
         def look(connection: Connection) -> tuple[int, int]:
             components, txns = self._schema.txn_components, self._schema.txns
@@ -253,7 +256,7 @@ class Aborts:
             counts = [
                 int(count)
                 for (count,) in connection.execute(
-                    select(func.count())
+                    select(func.count(components.c.tc_txnid.distinct()))
                     .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
                     .where(txns.c.txn_state == "a", last_sign_of_life(self._schema) > silent_since)
                     .group_by(*names)
@@ -347,18 +350,12 @@ class Aborts:
     def _still_there(
         self, connection: Connection, groups: Collection[AbortedGroup], write_ids: Collection[int] | None
     ) -> list[AbortedGroup]:
-        components = self._schema.txn_components.c
         named: set[Entity] = set()
         for table in {group.entity.whole_table() for group in groups}:
-            query = (
-                select(components.tc_partition, components.tc_writeid)
-                .where(components.tc_database == table.database, components.tc_table == table.table)
-                .distinct()
-            )
             named.update(
-                Entity(table.database, table.table, partition)
-                for partition, write_id in connection.execute(query)
-                if write_ids is None or write_id in write_ids
+                Entity(table.database, table.table, row.partition)
+                for row in read_components(connection, self._schema, table)
+                if write_ids is None or row.mapped_id in write_ids
             )
         return [group for group in groups if group.entity in named]
 

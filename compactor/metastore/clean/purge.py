@@ -79,7 +79,7 @@ def read_components(connection: Connection, schema: HiveSchema, table: Entity) -
         components.c.tc_partition,
         components.c.tc_writeid,
         last_sign_of_life(schema),
-        case((_is_of_another_table(schema), 1), else_=0),
+        _mapped_id(schema),
         txns.c.txn_agent_info,
     )
     origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
@@ -91,10 +91,10 @@ def read_components(connection: Connection, schema: HiveSchema, table: Entity) -
             partition,
             None if write_id is None else int(write_id),
             None if heartbeat is None else int(heartbeat),
-            is_mapped=not of_another,
+            None if mapped is None else int(mapped),
             is_ours=parse_worker_id(agent) is not None,
         )
-        for txn_id, operation, partition, write_id, heartbeat, of_another, agent in connection.execute(query)
+        for txn_id, operation, partition, write_id, heartbeat, mapped, agent in connection.execute(query)
     ]
 
 
@@ -128,9 +128,9 @@ def forget(connection: Connection, database: Database, proof: Proof) -> int:
         return 0
     covered, others = [], set()
     for row, verdict in judged(connection, schema, proof):
-        if not row.is_mapped and row.operation != "c":
+        if row.of_another_table:
             others.add(row.txn_id)
-        if verdict.forgets and row.write_id is not None:
+        if verdict.forgets:
             covered.append((row.txn_id, row.partition, row.operation, row.write_id))
     deleted = _delete_exactly(connection, database, proof.table, covered)
     if any(_have_write_ids(connection, schema, proof.table, txn_ids) for txn_ids in batches(sorted(others))):
@@ -345,22 +345,21 @@ def _have_write_ids(connection: Connection, schema: HiveSchema, table: Entity, t
     return connection.scalar(query) is not None
 
 
-def _is_of_another_table(schema: HiveSchema) -> ColumnElement[bool]:
+def _mapped_id(schema: HiveSchema) -> ColumnElement[int | None]:
     """
-    Whether a component belongs to a write of which this table has no write id: a write to another table of the same
-    name.
+    The write id that a component's transaction has of the table; NULL: it wrote to another table of the same name.
 
     The other table has the name now, or had it then. An aborted transaction keeps its write ids for as long as it is
     remembered; a DROP TABLE takes them away and a rename moves them, each together with the components that it sees.
     Such a component guards nothing here: an id without a transaction counts as committed.
     """
     components, mappings = schema.txn_components.c, schema.txn_to_write_id.c
-    mapped = exists().where(
+    query = select(func.max(mappings.t2w_writeid)).where(
         mappings.t2w_txnid == components.tc_txnid,
         mappings.t2w_database == components.tc_database,
         mappings.t2w_table == components.tc_table,
     )
-    return and_(components.tc_operation_type != "c", not_(mapped))
+    return query.correlate(schema.txn_components).scalar_subquery()
 
 
 def only_its(connection: Connection, schema: HiveSchema, entity: Entity) -> list[Entity]:

@@ -25,13 +25,14 @@ def component(line: str) -> AbortedComponent:
     txn_id, operation, *words = line.split()
     options = dict(word.split("=", 1) for word in words if "=" in word)
     write_id, heartbeat = options["write_id"], options["heartbeat"]
+    mapped = options.get("mapped", write_id)
     return AbortedComponent(
         int(txn_id),
         operation,
         options.get("partition"),
         None if write_id == "?" else int(write_id),
         None if heartbeat == "?" else hours(heartbeat),
-        is_mapped="unmapped" not in words,
+        mapped_id=None if mapped in {"?", "none"} else int(mapped),
     )
 
 
@@ -71,10 +72,10 @@ def test_nothing_is_forgotten_that_may_still_be_written(row, search):
     """
     verdict = may_be_forgotten(row, search)
     if not verdict.forgets or verdict.ground is Ground.OF_ANOTHER_TABLE:
-        assert verdict.forgets == (row.operation != "c" and not row.is_mapped and row.write_id is not None)
+        assert verdict.forgets == (row.operation != "c" and row.mapped_id is None and row.write_id is not None)
         return
     assert row.heartbeat_ms is not None
     assert row.heartbeat_ms + search.late_ms <= search.listed_ms
     assert search.txns.is_aborted(row.txn_id)
-    assert row.write_id in search.gone or row.operation == "c"
+    assert row.mapped_id in search.gone or row.operation == "c"
     assert search.partition is None or row.operation == "c"
