@@ -30,6 +30,22 @@ def test_with_nobody_reading_it_is_cleaned(database, hive):
         assert ready.txns.is_valid(txn_id)
 
 
+def test_directories_that_cannot_be_listed_keep_no_other_from_its_turn(database_3, hive_3):
+    """A look reaches two directories in a cycle, and those can't be listed: the next one begins with the others."""
+    numbers = [compacted(database_3, hive_3, f"db.t/p={value}")[0] for value in range(3)]
+    turns = []
+
+    def look(entries):
+        turns.append([entry.id for entry in entries][:2])
+        return dict.fromkeys(turns[-1])
+
+    cleaning = Cleaning(database_3, look=look)
+    for _ in range(3):
+        cleaning.ready_for_cleaning()
+    first, second, third = numbers
+    assert turns == [[first, second], [third, first], [second, third]]
+
+
 def test_an_entry_whose_directory_was_not_reached_waits(database_3, hive_3):
     """
     It isn't handed out as one that may be cleaned, and fails there. What can't be listed is: its cleaning says what is

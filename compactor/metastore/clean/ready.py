@@ -7,6 +7,7 @@ ReadyToCleanHandler, MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, func, null, select, update
 
@@ -88,6 +89,8 @@ class Cleaning:
         self._sights: dict[int, Sight] = {}
         self._seen_open: set[int] = set()
         self._free_since: dict[int, int] = {}
+        self._tried: dict[int, int] = {}
+        self._turns = count(1)
 
     def ready_for_cleaning(
         self, retention_ms: int = 0, listing_wait_ms: int = 0, keys: Collection[str] = ()
@@ -215,7 +218,13 @@ class Cleaning:
             for entry in entries
             if entry.location is None and ((sight := self._sights.get(entry.id)) is None or sight.seen is None)
         ]
-        return self._look_at(unobserved) if unobserved else {}
+        if not unobserved:
+            return {}
+        # What couldn't be listed comes after what wasn't reached yet, or it would take all the time there is.
+        self._tried = {entry.id: self._tried.get(entry.id, 0) for entry in unobserved}
+        seen = self._look_at(sorted(unobserved, key=lambda entry: (self._tried[entry.id], entry.id)))
+        self._tried |= {number: next(self._turns) for number in seen}
+        return seen
 
     def _ready(
         self,
