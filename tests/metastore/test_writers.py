@@ -14,7 +14,8 @@ def writers(database, hive, partition="p=1", *, txn_id=None):
     number = hive.queued(
         "db.t" + (f"/{partition}" if partition else ""), state="r", txn_id=txn_id, tblproperties=properties
     )
-    return [(blocker.reason, blocker.sentence) for blocker in Cleaning(database).writers(Queue(database).entry(number))]
+    entry = Queue(database).entry(number)
+    return [(blocker.reason, blocker.sentence) for blocker in Cleaning(database).writing(entry.entity, entry.txn_id)]
 
 
 @pytest.mark.parametrize(

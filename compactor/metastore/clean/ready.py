@@ -26,7 +26,7 @@ from compactor.metastore.clean.readers import (
     read_readers,
     read_ties,
 )
-from compactor.metastore.clean.writers import writers
+from compactor.metastore.clean.writers import writers, written_tables
 from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fetched, fitting, of_entity, same
@@ -329,13 +329,9 @@ class Cleaning:
         ):
             raise MayBeListedError(f"{lock} was taken while it was cleaned; everything was put back")
 
-    def writers(self, entry: QueueEntry) -> list[Blocker]:
-        """
-        Writers that may be writing into the directory that this entry asks to remove.
-
-        The catalog must be asked afterwards: an earlier answer doesn't count.
-        """
-        return self.writing(entry.entity, entry.txn_id)
+    def written_tables(self) -> frozenset[Entity]:
+        """Tables that somebody may be writing, also such that the catalog doesn't have yet."""
+        return self._database.read(lambda connection: written_tables(connection, self._database))
 
     def writing(self, entity: Entity, own: int | None = None) -> list[Blocker]:
         """Open transactions, and writing locks without one, that may be writing; `own` is one that doesn't count."""

@@ -69,5 +69,18 @@ def writers(
     ]
 
 
+def written_tables(connection: Connection, database: Database) -> frozenset[Entity]:
+    """Tables on which an open transaction has a write id, or any process a lock to write."""
+    schema, among = database.schema, database.dialect.among
+    txns, mapped, held = schema.txns.c, schema.txn_to_write_id.c, schema.hive_locks.c
+    locked = select(held.hl_db, held.hl_table).where(held.hl_table.is_not(None), held.hl_lock_type.in_(_WRITING))
+    found = {Entity(*row) for row in connection.execute(locked.distinct())}
+    opened = connection.scalars(select(txns.txn_id).where(txns.txn_state == "o").order_by(txns.txn_id)).all()
+    for batch in batches(opened, database.dialect.at_once):
+        numbered = select(mapped.t2w_database, mapped.t2w_table).where(among(mapped.t2w_txnid, batch)).distinct()
+        found.update(Entity(*row) for row in connection.execute(numbered))
+    return frozenset(found)
+
+
 def _meets(entity: Entity, partition: str | None) -> bool:
     return entity.partition is None or partition is None or may_mean(partition, entity.partition)

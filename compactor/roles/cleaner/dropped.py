@@ -12,6 +12,7 @@ Source: docs/operations.md; Hive's CompactionCleaner.cleanUsingLocation, AcidEve
 HIVE-25115.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from compactor.engine.change_management import change_management
@@ -20,7 +21,7 @@ from compactor.log import get_logger
 from compactor.metastore.catalog import Facts
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.locations.owners import Owner, loosely
-from compactor.metastore.model import QueueEntry, QueueState
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.quarantine.contents import of_dropped
@@ -135,11 +136,33 @@ def _still_right(services: Services, held: HeldLeadership, entry: QueueEntry, lo
 
 def _writers(services: Services, entry: QueueEntry) -> list[Blocker]:
     """
-    Writers that may be re-creating the table or partition at the place. What the catalog has by this name is written
+    Writers that may be re-creating a table or partition at the place. What the catalog has by its name is written
     where the catalog has it (`_require_unused` tells whether that is here).
+
+    Hive renames a request with the table or partition that has its name by then (OnRenameFunction), and not its
+    location. So the name alone doesn't tell who may be writing there: a table that the catalog doesn't have may be
+    written anywhere, and a partition that it doesn't have where the path says.
     """
-    blockers = services.cleaning.writers(entry)
-    return blockers if blockers and not services.catalog.facts_for([entry.entity]) else []
+    found = {entity: services.cleaning.writing(entity, entry.txn_id) for entity in _meant(services, entry)}
+    written = services.cleaning.written_tables() - found.keys()
+    unseen = written - services.catalog.facts_for(written).keys() if written else frozenset()
+    found |= {table: services.cleaning.writing(table, entry.txn_id) for table in sorted(unseen, key=str)}
+    busy = {entity: blockers for entity, blockers in found.items() if blockers}
+    there = services.catalog.facts_for(busy) if busy else {}
+    return [blocker for entity, blockers in busy.items() if entity not in there for blocker in blockers]
+
+
+def _meant(services: Services, entry: QueueEntry) -> Iterator[Entity]:
+    """What may lie at the place: what the request names, and the partition that the path names."""
+    entity, location = entry.entity, entry.location
+    yield entity
+    table = services.catalog.find_table(entity.database, entity.table)
+    if location is None or table is None or not table.partitioned or not table.location:
+        return
+    if _around(table.location, location):
+        below = len(loosely(location)) - len(loosely(table.location))
+        if (by_path := "/".join(split(location).names[-below:])) != entity.partition:
+            yield Entity(entity.database, entity.table, by_path)
 
 
 def _require_removed_with_more(services: Services, entry: QueueEntry, storage: Storage, location: str) -> None:

@@ -400,6 +400,36 @@ def test_a_ctas_that_is_tried_again_keeps_what_it_writes(world):
     assert visible(table) == before
 
 
+def test_a_ctas_keeps_what_it_writes_when_the_request_was_renamed(world):
+    """
+    A CTAS was rolled back; a table of that name came and was renamed, and Hive's rename took the request along
+    (OnRenameFunction), whose location stays. The CTAS that is tried again writes there.
+    """
+    table = world.table(rows=1, insert_only=True)
+    CatalogRows(world.database).drop_table(table)
+    soft_deleted(world, table)
+    world.table("u", rows=1, insert_only=True)
+    world.hive.change(update(world.database.schema.compaction_queue).values(cq_table="u"))
+    txn = begin_insert(world, table, None)
+    before = visible(table)
+    assert f"transaction {txn} of bob@client" in world.clean()
+    assert visible(table) == before
+    world.hive.abort(txn)
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
+
+
+def test_an_insert_keeps_what_it_writes_when_the_request_was_renamed(world):
+    """The same of a partition that was dropped, came again, and was renamed: another INSERT makes it once more."""
+    table = dropped_partition(world)
+    world.hive.change(update(world.database.schema.compaction_queue).values(cq_partition="p=2"))
+    txn = begin_insert(world, table)
+    before = world.names(table.location / "p=1")
+    assert f"transaction {txn} of bob@client" in world.clean()
+    assert world.names(table.location / "p=1") == before
+    world.hive.abort(txn)
+    assert world.clean().startswith("cleaned 1 entry, 1 directory")
+
+
 def test_writers_of_a_table_that_has_its_name_elsewhere_are_not_waited_for(world):
     """DROP and CREATE with a directory of its own, which is always written to: the old directory goes."""
     table = world.table(rows=1, insert_only=True)
