@@ -54,6 +54,7 @@ class Services:
         coordinator: says which daemon leads, and whether new work may begin.
         backoff: the backoff of entries that were given back because a service or store was unreachable.
         emptiness: which worker has just found nothing in the queue.
+        in_hand: the claims that a worker of this process works on, or has still to undo: entry and start of the claim.
         failures: how often the work on an entry failed, or ended with its process.
         work, work_records: the table of what compactions predicted and achieved, and the workers' way to write it.
         places: where the daemon may write and delete.
@@ -80,6 +81,7 @@ class Services:
     stopping: threading.Event = field(default_factory=threading.Event)
     backoff: Backoff = field(default_factory=Backoff)
     emptiness: SharedLooks = field(default_factory=SharedLooks)
+    in_hand: set[tuple[int, int | None]] = field(default_factory=set)
     failures: Failures = field(init=False)
     work: WorkTable = field(init=False)
     work_records: WorkRecords = field(init=False)

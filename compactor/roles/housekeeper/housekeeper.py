@@ -62,7 +62,7 @@ class Housekeeper:
         Raises:
             CompactorError: the metastore can't be asked.
         """
-        freed = self._recovery.give_back_claims_of_the_dead()
+        freed = self._recovery.give_back_claims_of_the_dead() + self._recovery.give_back_claims_of_nobody()
         parts: list[str] = []
         if self._leads():
             self._services.coordinator.acted(Role.HOUSEKEEPER)

@@ -51,6 +51,7 @@ class Recovery:
         self._said: dict[int, str] = {}
         self._turns = itertools.count(1)
         self._tried: dict[int, int] = {}
+        self._unheld: dict[tuple[int, int | None], float] = {}
         self._away = AwayStores()
 
     def give_back_claims_of_the_dead(self) -> list[QueueEntry]:
@@ -69,6 +70,22 @@ class Recovery:
         for worker_id in dead - still:
             services.identity.forget(worker_id)
         return freed
+
+    def give_back_claims_of_nobody(self) -> list[QueueEntry]:
+        """
+        Give back entries with a claim of this process that none of its workers has in hand; returns those that are free
+        again.
+
+        The answer to the claim was lost, or the database came back without a later change of the entry. A worker takes
+        a claim in hand just after its commit, so one counts that was in nobody's hands a round ago, too.
+        """
+        services, now = self._services, self._clock()
+        claimed = [entry for entry in services.queue.working() if services.identity.is_mine(entry.worker_id)]
+        found = {(entry.id, entry.start_ms): entry for entry in claimed}
+        unheld = found.keys() - services.in_hand
+        self._unheld = {claim: self._unheld.get(claim, now) for claim in unheld}
+        left = [found[claim] for claim, since in self._unheld.items() if now - since >= ROUND_SECONDS]
+        return self._give_back(left, self.clear) if left else []
 
     def give_back_timed_out(self) -> list[QueueEntry]:
         """Give back entries that were claimed longer ago than `worker.timeout_hours`, by any process but this one."""

@@ -83,6 +83,7 @@ class Worker:
         if (unsettled := self._settling.due()) is not None:
             sentence = self._settle(unsettled)
             if unsettled not in self._settling:
+                self._services.in_hand.discard(_claim_of(unsettled.attempt.entry))
                 return sentence
         if self._services.stopping.is_set():
             return DRAINING
@@ -103,8 +104,13 @@ class Worker:
             return starts
         entry, denied = self._claim(pool, judge) if starts is None else (None, None)
         if entry is not None:
-            with about_entity(entry.entity, entry):
-                return self._work(entry, settings.timeout_hours * 3600)
+            self._services.in_hand.add(_claim_of(entry))
+            try:
+                with about_entity(entry.entity, entry):
+                    return self._work(entry, settings.timeout_hours * 3600)
+            finally:
+                if entry.id not in self._settling.entries:
+                    self._services.in_hand.discard(_claim_of(entry))
         if denied is not None:
             subject, denial = denied
             return f"{WAITING}: {subject.full_name}: {denial.sentence}"
@@ -370,6 +376,10 @@ class Worker:
         return isinstance(error, DrainedError) or (
             self._services.stopping.is_set() and isinstance(error, RetryableError | UnreachableError)
         )
+
+
+def _claim_of(entry: QueueEntry) -> tuple[int, int | None]:
+    return entry.id, entry.start_ms
 
 
 def _name(entry: QueueEntry) -> str:

@@ -4,7 +4,9 @@ import pytest
 
 from compactor.errors import OutcomeUnknownError, RetryableError, UnreachableError
 from compactor.metastore.compaction_queue.commits import committed
+from compactor.metastore.db.sql import fitting
 from compactor.roles import steps
+from compactor.roles.housekeeper.recovery import ROUND_SECONDS, Recovery
 from tests.metastore.actor import T
 from tests.unit.roles.tables import hidden
 
@@ -100,6 +102,66 @@ def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happene
         monkeypatch.undo()
         assert "left to the Cleaner" in world.worker().run_once()
     world.settle_time()
+    world.assert_rows()
+
+
+def _after_two_rounds(world):
+    """Whose claims the Housekeeper gives back, first at once, then a round later."""
+    recovery, found = Recovery(world.services, clock=world.clock), []
+    for _ in range(2):
+        found.append([entry.id for entry in recovery.give_back_claims_of_nobody()])
+        world.clock.forward(ROUND_SECONDS)
+    return [*found, [entry.id for entry in recovery.give_back_claims_of_nobody()]]
+
+
+def test_a_claim_without_an_answer_is_given_back(any_world, monkeypatch):
+    """
+    The claim was committed and no answer came, so no worker knows of it. The Housekeeper of the same daemon gives it
+    back a round later, and not one that a worker works on, or has still to undo.
+    """
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    queue = world.services.queue
+    claim = queue.claim
+
+    def unanswered(*arguments, **options):
+        claim(*arguments, **options)
+        raise OutcomeUnknownError("the connection was lost while committing")
+
+    world.settle_time()
+    world.enqueue(T)
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "claim", unanswered, raising=False)
+        with pytest.raises(OutcomeUnknownError):
+            world.worker().run_once()
+    assert world.states() == ["working"]
+    assert _after_two_rounds(world) == [[], [1], []]
+    assert world.states() == ["initiated"]
+    held = []
+    world.at_step[steps.WORKER_VERIFIED] = lambda: held.extend(_after_two_rounds(world))
+    assert ": published " in world.worker().run_once()
+    assert held == [[], [], []]
+    assert any(name.startswith("base_") for name in world.names(table.location))
+
+
+def test_a_commit_that_the_database_has_lost_blocks_no_table(any_world):
+    """The database came back without the last commit: the claim stands again, and no worker has it in hand."""
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    queued, txns = world.database.schema.compaction_queue, world.database.schema.txns
+    before = []
+    world.at_step[steps.WORKER_PUBLISHED] = lambda: before.append(world.services.queue.entry(1))
+    world.compact(table)
+    (entry,) = before
+    values = {"cq_state": "w", "cq_worker_id": entry.worker_id, "cq_next_txn_id": None, "cq_commit_time": None}
+    world.hive.change(queued.update().values(fitting(queued, values)))
+    if world.services.hive_4:
+        world.hive.change(txns.update().where(txns.c.txn_id == entry.txn_id).values(txn_state="o"))
+    assert world.states() == ["working"]
+    assert _after_two_rounds(world) == [[], [1], []]
+    assert world.states() == ["initiated"]
+    world.settle_time()
+    assert "1" in world.worker().run_once()
     world.assert_rows()
 
 
