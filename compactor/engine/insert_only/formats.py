@@ -13,6 +13,7 @@ from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
 from compactor.orc import joining as orc
 from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.reading.soundness import require_opened, require_sound_stripes
 from compactor.parquet import joining as parquet
 from compactor.parquet.checking import check as parquet_check
 from compactor.parquet.fields import FILE_ROW_GROUPS
@@ -152,6 +153,10 @@ class _Orc(_Alone):
             pieces.append(orc.Piece(*tails[segment.path], segment.stripes, segment.action is Action.RECODE))
         if not pieces:
             return JoinedFile(0, 0, 0, _require_nothing)
+        for opened, tail in tails.values():
+            require_opened(opened, tail)
+        for piece in pieces:
+            require_sound_stripes(piece.reader, piece.tail, piece.stripes)
         made = orc.join(pieces, sink, stripe_bytes=options.part_bytes, digests=options.verify_values)
         return JoinedFile(
             made.rows, made.copied_bytes, made.recoded_bytes, lambda result: orc.check(result, pieces, made)

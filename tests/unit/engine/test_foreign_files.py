@@ -234,6 +234,59 @@ def test_tables_of_any_types_are_compacted_where_some_files_have_no_rows(tmp_pat
     )
 
 
+ORC_KIND = "struct<a:int,s:string,l:array<int>,d:double,t:timestamp>"
+CODECS = (pyorc.CompressionKind.NONE, pyorc.CompressionKind.ZLIB, pyorc.CompressionKind.SNAPPY)
+GOOD_ORC = [
+    [
+        orc(
+            ORC_KIND,
+            [(n, f"v{n % 5}", [n] * (n % 3), n / 3, datetime(2020, 1, 1, n % 24, tzinfo=UTC)) for n in range(50)],
+            compression=codec,
+            row_index_stride=20,
+            bloom_filter_columns=[1],
+        )
+        for _ in range(3)
+    ]
+    for codec in CODECS
+]
+
+
+def places_of_orc(data):
+    """The bytes of an ORC file of one stripe that aren't values: row indexes and Bloom filters, and all footers."""
+    (stripe,) = read_tail(MemoryReader(data)).stripes
+    indexes = range(stripe.offset, stripe.offset + stripe.index_length)
+    return [*indexes, *range(indexes.stop + stripe.data_length, len(data))]
+
+
+def orc_rows(data):
+    """All rows, or None where the C++ library can't read them."""
+    try:
+        return [repr(row) for row in pyorc.Reader(io.BytesIO(data))]
+    except (pyorc.ParseError, RuntimeError, ValueError, OverflowError):
+        return None
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 1 << 40), st.sampled_from([1, 8 << 20]))
+@example(seed=34, small=1)  # of a stream, the length in a stripe's footer
+def test_a_flipped_bit_of_orc_takes_no_other_file_along(tmp_path_factory, seed, small):
+    """The same for a bit of a stripe's footer, a row index, a Bloom filter, or the file's own footers."""
+    drawn = random.Random(seed)
+    good, damaged = drawn.choice(GOOD_ORC), drawn.randrange(3)
+    bad = bytearray(good[damaged])
+    bad[drawn.choice(places_of_orc(good[damaged]))] ^= 1 << drawn.randrange(8)
+    files = [bytes(bad) if number == damaged else file for number, file in enumerate(good)]
+    made, _ = compacted(tmp_path_factory.mktemp("flip"), files, ORC, splice={"min_stripe_bytes": small})
+    expected = Counter(row for number, file in enumerate(files) if number != damaged for row in orc_rows(file))
+    if files[damaged] in made.values():
+        made = {name: one for name, one in made.items() if one != files[damaged]}
+    else:
+        expected += Counter(orc_rows(files[damaged]) or orc_rows(good[damaged]))
+    after = [orc_rows(one) for one in made.values()]
+    assert None not in after, "a file that isn't the damaged one can't be read"
+    assert Counter(row for found in after for row in found) == expected
+
+
 PRESENT, ROW_INDEX = 0, 6
 
 
