@@ -34,6 +34,8 @@ _SHAPE: Final[thrift.Shape] = {number: {} for number in _HEADERS.values()}
 _INDEX_PAGE: Final = 1
 _VALUES: Final = 1
 _LENGTH: Final = struct.Struct("<I")
+_LARGEST: Final = 96 << 20
+"""Bytes of the largest page that is decompressed: as much as a row group may need that is encoded anew."""
 _CHEAP: Final = 64 << 10
 """Below this, the longest entry of a dictionary isn't looked for."""
 
@@ -144,6 +146,8 @@ def inflated(content: bytes | memoryview, codec: int, raw_bytes: int) -> bytes |
         data = bytes(content)
     elif codec not in PAGE_CODECS or not pa.Codec.is_available(PAGE_CODECS[codec]):
         return None
+    elif raw_bytes > _LARGEST:
+        raise MalformedError(f"a page of {raw_bytes >> 20} MiB is larger than those that are decompressed here")
     else:
         try:
             data = pa.Codec(PAGE_CODECS[codec]).decompress(content, raw_bytes, asbytes=True)

@@ -243,13 +243,14 @@ def _inflated(content: bytes | memoryview, codec: int, raw_bytes: int) -> bytes 
     """As `inflated`, LZ4 in Hadoop's frames too: of each block its bytes, then those that it has compressed."""
     if codec != _LZ4:
         return inflated(content, codec, raw_bytes)
-    parts, at, data = list[bytes](), 0, bytes(content)
+    parts, at, left, data = list[bytes](), 0, raw_bytes, bytes(content)
     if int.from_bytes(data[:4], "big") > raw_bytes:
         return inflated(data, _LZ4_RAW, raw_bytes)
     while at < len(data):
         raw, stored = (int.from_bytes(data[begin : begin + 4], "big") for begin in (at, at + 4))
-        if raw > raw_bytes or at + 8 + stored > len(data):
+        if raw > left or at + 8 + stored > len(data):
             return inflated(data, _LZ4_RAW, raw_bytes)
+        left -= raw
         parts.append(inflated(data[at + 8 : at + 8 + stored], _LZ4_RAW, raw) or b"")
         at += 8 + stored
     return b"".join(parts)

@@ -51,7 +51,7 @@ def check_supported(number: int, where: str) -> Compression:
     return Compression(number)
 
 
-def decompress_section(data: bytes, kind: Compression, block_size: int, where: str) -> bytes:
+def decompress_section(data: bytes, kind: Compression, block_size: int, where: str, most: int) -> bytes:
     """
     Decompress the chunks of a section (metadata, footer, stripe footer or one stream).
 
@@ -59,11 +59,27 @@ def decompress_section(data: bytes, kind: Compression, block_size: int, where: s
         data: the whole section.
         block_size: the postscript's; no chunk may grow beyond it.
         where: file and section, for messages.
+        most: bytes that the section may have without compression. A thousandth of them may be stored.
 
     Raises:
         CorruptFileError: a header or a chunk is invalid.
+        RefusedError: UNSUPPORTED_FORMAT, the section is longer.
     """
-    return data if kind is Compression.NONE else b"".join(decompressed_chunks(data, kind, block_size, where))
+    parts, size = list[bytes](), 0
+    for part in [data] if kind is Compression.NONE else decompressed_chunks(data, kind, block_size, where):
+        size += len(part)
+        require_length(size, where, most)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def require_length(length: int, where: str, most: int) -> None:
+    """
+    Raises:
+        RefusedError: UNSUPPORTED_FORMAT, a section is longer than what is read here.
+    """
+    if length > most:
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{where}: has more than {most >> 20} MiB, which isn't read here")
 
 
 def decompressed_chunks(data: bytes, kind: Compression, block_size: int, where: str) -> Iterator[bytes]:

@@ -6,10 +6,10 @@ that says what is wrong and where.
 Source: the ORC specification, "File tail"; docs/orc.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -28,6 +28,12 @@ MAGIC: Final = b"ORC"
 KEY_INDEX: Final = "hive.acid.key.index"
 JAVA_WRITER: Final = 0
 CPP_WRITER: Final = 1
+LONGEST_FOOTER: Final = 16 << 20
+"""Bytes of the longest footer, of a file or a stripe, that is read; without compression."""
+LONGEST_METADATA: Final = 256 << 20
+"""The same of the statistics of all stripes."""
+_SHORT: Final = 1 << 20
+"""Bytes of statistics whose messages aren't counted before they are parsed."""
 _FIRST_READ: Final = 16 << 10
 _MESSAGE = TypeVar("_MESSAGE", pb.Footer, pb.Metadata, pb.StripeFooter)
 
@@ -223,6 +229,8 @@ def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
         )
     if postscript.stripe_statistics_length:
         raise _encrypted(name)
+    codec.require_length(postscript.footer_length, f"{name}: footer at byte {footer_at}", LONGEST_FOOTER)
+    codec.require_length(postscript.metadata_length, f"{name}: metadata at byte {metadata_at}", LONGEST_METADATA)
     missing = (length - metadata_at) - len(end)
     if missing > 0:
         end = reader.read_at(metadata_at, missing) + end
@@ -235,14 +243,17 @@ def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
     footer_bytes = end[footer_at - start : at - start]
     footer = _parse(
         pb.Footer,
-        codec.decompress_section(footer_bytes, kind, block_size, f"{name}: footer at byte {footer_at}"),
+        codec.decompress_section(footer_bytes, kind, block_size, f"{name}: footer at byte {footer_at}", LONGEST_FOOTER),
         name,
         f"footer at byte {footer_at}",
     )
     if footer.HasField("encryption"):
         raise _encrypted(name)
     metadata_bytes = end[metadata_at - start : footer_at - start]
-    metadata_raw = codec.decompress_section(metadata_bytes, kind, block_size, f"{name}: metadata at byte {metadata_at}")
+    metadata_raw = codec.decompress_section(
+        metadata_bytes, kind, block_size, f"{name}: metadata at byte {metadata_at}", LONGEST_METADATA
+    )
+    _require_few(footer, metadata_raw, f"{name}: metadata at byte {metadata_at}")
     metadata = _parse(pb.Metadata, metadata_raw, name, f"metadata at byte {metadata_at}")
     tail = Tail(name, postscript, footer, metadata, length)
     _check(tail, metadata_at)
@@ -259,10 +270,11 @@ def read_stripe_footer(reader: RandomReader, tail: Tail, index: int) -> pb.Strip
     stripe = tail.stripes[index]
     at = stripe.offset + stripe.index_length + stripe.data_length
     where = f"footer of stripe {index + 1} at byte {at}"
+    codec.require_length(stripe.footer_length, f"{tail.name}: {where}", LONGEST_FOOTER)
     data = reader.read_at(at, stripe.footer_length)
     if len(data) != stripe.footer_length:
         raise _corrupt(tail.name, f"ended inside the {where}")
-    raw = codec.decompress_section(data, tail.compression, tail.block_size, f"{tail.name}: {where}")
+    raw = codec.decompress_section(data, tail.compression, tail.block_size, f"{tail.name}: {where}", LONGEST_FOOTER)
     footer = _parse(pb.StripeFooter, raw, tail.name, where)
     if footer.encryption:
         raise _encrypted(tail.name)
@@ -291,6 +303,48 @@ def _check(tail: Tail, content_end: int) -> None:
             tail.name, f"has statistics for {len(tail.footer.statistics)} columns, types for {len(tail.footer.types)}"
         )
     _ = tail.tree
+
+
+def _require_few(footer: pb.Footer, metadata: bytes, where: str) -> None:
+    """
+    Refuse long statistics of more stripes or columns than there are: in memory an empty message takes many times the
+    two bytes that it takes in the file, and a thousand times those that are stored.
+    """
+    if len(metadata) <= _SHORT:
+        return
+    stripes, columns = len(footer.stripes), len(footer.types)
+    try:
+        for number, (begin, end) in enumerate(_messages(metadata, 0, len(metadata))):
+            if number == stripes or next(islice(_messages(metadata, begin, end), columns, None), None) is not None:
+                raise CorruptFileError(
+                    Reason.CORRUPT_FILE, f"{where}: has statistics of more than {stripes} stripes of {columns} columns"
+                )
+    except IndexError as error:
+        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: can't be read") from error
+
+
+def _messages(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where the fields lie, of a message between two places, that have a length."""
+    while at < end:
+        key, at = _varint(data, at)
+        kind = key & 7
+        if kind == 2:
+            length, at = _varint(data, at)
+            yield at, at + length
+            at += length
+        elif kind == 0:
+            _, at = _varint(data, at)
+        else:
+            at += {1: 8, 5: 4}.get(kind, end)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+        if byte < 128 or shift > 63:
+            return value, at
 
 
 def _parse(kind: type[_MESSAGE], data: bytes, name: str, where: str) -> _MESSAGE:

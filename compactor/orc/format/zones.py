@@ -17,7 +17,7 @@ from compactor.handles import MemoryReader, RandomReader
 from compactor.orc.format import codec
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.schema import column_ids
-from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
+from compactor.orc.format.tail import LONGEST_METADATA, MAGIC, Tail, read_stripe_footer
 from compactor.reasons import Reason
 
 UTC: Final = "GMT"
@@ -133,7 +133,8 @@ def in_zone(data: memoryview, tail: Tail, zone: str) -> tuple[MemoryReader, Tail
 
 def _without_statistics(data: bytes, tail: Tail) -> bytes:
     index = pb.RowIndex()
-    index.ParseFromString(codec.decompress_section(data, tail.compression, tail.block_size, tail.name))
+    raw = codec.decompress_section(data, tail.compression, tail.block_size, tail.name, LONGEST_METADATA)
+    index.ParseFromString(raw)
     for entry in index.entries:
         entry.statistics.ClearField("timestamps")
     return codec.compress_section(index.SerializeToString(), tail.compression, tail.block_size)

@@ -20,7 +20,7 @@ from compactor.handles import RandomReader, ReaderFile
 from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.proto import orc_pb2 as pb
-from compactor.orc.format.tail import Tail, read_stripe_footer
+from compactor.orc.format.tail import LONGEST_METADATA, Tail, read_stripe_footer
 from compactor.reasons import Reason
 from compactor.words import one_line
 
@@ -141,7 +141,7 @@ def _streams(kind: Kind, encoding: pb.ColumnEncoding) -> tuple[frozenset[int], f
 def _require_stream(tail: Tail, index: int, stream: pb.Stream, content: bytes) -> None:
     where = f"{tail.name}: stream {stream.kind} of column {stream.column} in stripe {index + 1}"
     if stream.kind == _ROW_INDEX:
-        raw = codec.decompress_section(content, tail.compression, tail.block_size, where)
+        raw = codec.decompress_section(content, tail.compression, tail.block_size, where, LONGEST_METADATA)
         found = pb.RowIndex()
         try:
             found.ParseFromString(raw)

@@ -8,6 +8,7 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import row_type
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import MemoryReader
+from compactor.orc.format.codec import Compression, compress_section
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import read_stripe_footer, read_tail
 from compactor.reasons import Reason
@@ -183,3 +184,61 @@ def test_a_broken_stripe_footer_names_its_stripe():
     reader, tail = opened(bytes(data))
     with pytest.raises(CorruptFileError, match="footer of stripe 1"):
         read_stripe_footer(reader, tail, 0)
+
+
+def bomb(*, footer=b"", metadata=b""):
+    """A file without stripes whose footer, or statistics of stripes, are these bytes, in ZLIB."""
+    plain = pb.Footer(header_length=3, content_length=3, types=[pb.Type(kind=12)], row_index_stride=10_000)
+    footer, metadata = (
+        compress_section(part, Compression.ZLIB, 4 << 20) for part in (footer or plain.SerializeToString(), metadata)
+    )
+    postscript = pb.PostScript(
+        footer_length=len(footer),
+        compression=1,
+        compression_block_size=4 << 20,
+        version=(0, 12),
+        metadata_length=len(metadata),
+        writer_version=6,
+        magic="ORC",
+    ).SerializeToString()
+    return b"ORC" + metadata + footer + postscript + bytes([len(postscript)])
+
+
+def test_a_short_tail_that_grows_large_is_refused():
+    """
+    A thousandth of a footer's bytes may be stored, and each two of them may be an empty message, which takes many times
+    as much in memory: the daemon would end of 64 KiB.
+    """
+    data = bomb(footer=b"\x0a\0" * (9 << 20))
+    assert len(data) < 40 << 10
+    with pytest.raises(RefusedError, match="footer at byte 3: has more than 16 MiB") as refused:
+        opened(data)
+    assert refused.value.reason is Reason.UNSUPPORTED_FORMAT
+    with pytest.raises(CorruptFileError, match="statistics of more than 0 stripes of 1 columns"):
+        opened(bomb(metadata=b"\x0a\0" * (1 << 20)))
+    with pytest.raises(CorruptFileError, match="can't be read"):
+        opened(bomb(metadata=b"\x80" * (2 << 20)))
+
+
+def test_a_declared_length_is_not_read_before_it_is_judged():
+    """A postscript may claim all of a large file for the footer."""
+
+    class Large:
+        name, size = "large", 1 << 40
+
+        def read_at(self, offset, length):
+            assert length <= 16 << 10
+            end = pb.PostScript(footer_length=1 << 39, compression=0, magic="ORC").SerializeToString()
+            return bytes(length - len(end) - 1) + end + bytes([len(end)])
+
+    with pytest.raises(RefusedError, match="has more than 16 MiB"):
+        read_tail(Large())
+
+
+def test_long_statistics_of_many_columns_are_read():
+    """Those of each stripe and column are counted before, and no more."""
+    row = row_type([(f"c{n}", "string") for n in range(600)])
+    data = plain_file(row, [tuple("x" * 2000 for _ in range(600))] * 2, compression=0)
+    _, tail = opened(data)
+    assert tail.postscript.metadata_length > 1 << 20
+    assert len(tail.stripe_stats(0)) == 601

@@ -1,12 +1,13 @@
 """How much a column chunk may need when it is decoded."""
 
+import gzip
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.parquet.pages import longest_entry
+from compactor.parquet.pages import inflated, longest_entry
 from compactor.parquet.thrift import MalformedError
 
 ENTRIES = st.lists(
@@ -24,3 +25,11 @@ def test_the_longest_entry_is_found_whatever_the_entries_hold(entries):
     assert longest_entry(data, len(entries)) == max(map(len, entries), default=0)
     with pytest.raises(MalformedError, match="too early"):
         longest_entry(data, len(entries) + 1)
+
+
+def test_a_page_that_grows_large_is_not_decompressed():
+    """A thousandth of its bytes may be stored: two megabytes would take two gigabytes."""
+    content = gzip.compress(bytes(97 << 20), 1)
+    assert inflated(gzip.compress(b"ab"), 2, 2) == b"ab"
+    with pytest.raises(MalformedError, match="a page of 97 MiB is larger"):
+        inflated(content, 2, 97 << 20)
