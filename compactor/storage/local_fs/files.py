@@ -37,8 +37,13 @@ class LocalReader(ReadingHandle):
         self.name: Final = path
         with explained("read", path):
             self._descriptor: Final = at(path, root, open_regular)
-        self.size: Final = os.fstat(self._descriptor).st_size
         self._open = True
+        try:
+            with explained("read", path):  # a server of NFS may have forgotten the file since
+                self.size: Final = os.fstat(self._descriptor).st_size
+        except BaseException:
+            self.close()
+            raise
 
     def read_at(self, offset: int, length: int) -> bytes:
         parts: list[bytes] = []
@@ -58,7 +63,8 @@ class LocalReader(ReadingHandle):
     def close(self) -> None:
         if self._open:
             self._open = False
-            os.close(self._descriptor)
+            with contextlib.suppress(OSError):  # all that was wanted has been read
+                os.close(self._descriptor)
 
 
 class LocalWriter(WritingHandle):

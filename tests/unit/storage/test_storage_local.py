@@ -130,6 +130,39 @@ def test_a_disk_that_fills_up_is_refused_and_leaves_no_file(tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_can_be_opened_and_no_more_is_named(tmp_path, monkeypatch):
+    """What a server of NFS says of a file that it has forgotten meanwhile; no descriptor is left open."""
+    (tmp_path / "f").write_bytes(b"x")
+    fstat, opened = os.fstat, list[int]()
+
+    def stale(descriptor):
+        if opened:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        opened.append(descriptor)
+        return fstat(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files.os, "fstat", stale)
+        with pytest.raises(UnreachableError, match=r"can't read '.*/f': Stale"):
+            STORAGE.open_read(str(tmp_path / "f"))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        fstat(opened[0])
+
+
+def test_what_was_read_stays_read_when_the_file_cannot_be_closed(tmp_path, monkeypatch):
+    """An error in closing says something of writes alone."""
+    (tmp_path / "f").write_bytes(b"x")
+    close = os.close
+
+    def failing(descriptor):
+        close(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched, STORAGE.open_read(str(tmp_path / "f")) as reader:
+        assert reader.read_at(0, 1) == b"x"
+        patched.setattr(files.os, "close", failing)
+
+
 @pytest.mark.parametrize("copying", [False, True])
 def test_a_real_limit_on_file_size_is_reported_as_full(tmp_path, copying):
     """The kernel's own refusal, when writing and when copying inside the kernel."""
