@@ -52,6 +52,8 @@ def from_plain(kind: Any, value: Any) -> Any:
             raise UsageError(f"a plan has a list where {value!r} stands")
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(from_plain(arguments[0], item) for item in value)
+        if len(value) != len(arguments):
+            raise UsageError(f"a plan has {len(arguments)} values where {value!r} stands")
         return tuple(from_plain(part, item) for part, item in zip(arguments, value, strict=True))
     if is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, Mapping):

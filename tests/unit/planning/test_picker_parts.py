@@ -6,9 +6,10 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.planning.included import enough, included, overlap, same_range
+from compactor.errors import UsageError
+from compactor.planning.included import enough, included, overlap, same_range, stranded
 from compactor.planning.picker import OPENING_BYTES, Pick, PickInput, pick, score
-from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, look_up
+from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, look_up, quarantine_hours
 from tests.casebook import listing
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
@@ -179,6 +180,32 @@ def test_cleanup_off():
     assert cleanup_off({"no_cleanup": "TRUE"}, {})
     assert cleanup_off({}, {"NO_CLEANUP": "true"})
     assert not cleanup_off({"no_cleanup": "false"}, {})
+
+
+@pytest.mark.parametrize(
+    ("value", "hours"),
+    [(None, 2), ("", 2), ("0", 0), ("0.5", 0.5), ("48", 48), ("-1", None), ("nan", None), ("two", None)],
+)
+def test_how_long_a_table_keeps_its_quarantine(value, hours):
+    """The table's property, else the setting; one that is negative or no number is told, not used."""
+    parameters = {} if value is None else {"compactor.cleaner.quarantine_hours": value}
+    if hours is None:
+        with pytest.raises(UsageError, match="quarantine_hours"):
+            quarantine_hours(2, parameters)
+    else:
+        assert quarantine_hours(2, parameters) == hours
+
+
+@pytest.mark.parametrize(
+    ("entries", "ids"),
+    [("base_5/ delta_5_6/", "in write id 5 can't"), ("base_5/ delta_4_6/", "in write ids 4 to 5 can't")],
+)
+def test_what_a_stranded_stream_holds_is_told(entries, ids):
+    """The sentence names the ids that a reader passes over."""
+    lists = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 9, (), (6,)))
+    left = stranded(resolve(listing([entries]), lists, ValidTxnList(99), LayoutVersion.HIVE_4))
+    assert left is not None
+    assert ids in left.sentence
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Plans: contents against names, outputs, format, prediction, and the document."""
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from compactor.acid.row_id import RowKey, encode
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError, UsageError
+from compactor.planning.checks import check_one_zone
 from compactor.planning.document import (
     Action,
     BucketPlan,
@@ -25,6 +27,7 @@ from compactor.planning.document import (
     OutputDir,
     SyntheticIds,
     from_json,
+    from_plain,
     to_json,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
@@ -187,20 +190,82 @@ def test_two_files_of_one_bucket_are_refused():
     assert caught.value.reason is Reason.SEVERAL_FILES_PER_BUCKET
 
 
-@pytest.mark.parametrize(("second", "refused"), [(1, False), (0, True)])
-def test_attempts_of_one_directory_may_share_a_bucket_when_their_keys_are_disjoint(second, refused):
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [
+        ({}, {"index": 1}, False),
+        ({"index": 1}, {}, False),
+        ({}, {}, True),
+        ({}, {"first": RowKey(6, BUCKET, 99), "last": RowKey(6, BUCKET, 150)}, True),
+        ({"index": 1}, {"last": RowKey(6, BUCKET, 100)}, True),
+        ({"first": RowKey(6, BUCKET, 50), "last": RowKey(6, BUCKET, 60)}, {}, True),
+        ({}, {"index": 1, "last": None}, True),
+        ({"last": None}, {"index": 1}, True),
+        ({}, {"rows": 0}, False),
+    ],
+)
+def test_attempts_of_one_directory_may_share_a_bucket_when_their_keys_are_disjoint(first, second, refused):
     """`bucket_00000_0` and `bucket_00000_1` are taken together only if statistics prove that no key is in both."""
     selection = selected("base_5/", "delta_6_6_0000/ bucket_00000_0 bucket_00000_1")
     attempts = (
-        facts("delta_6_6_0000/bucket_00000_0", stripe(6)),
-        facts("delta_6_6_0000/bucket_00000_1", replace(stripe(6, index=second), index=0)),
+        facts("delta_6_6_0000/bucket_00000_0", replace(stripe(6, **first), index=0)),
+        facts("delta_6_6_0000/bucket_00000_1", replace(stripe(6, **second), index=0)),
     )
     known = by_path(facts("base_5/bucket_00000", stripe(5)), *attempts)
     if refused:
         with pytest.raises(RefusedError):
             planned(selection, known)
     else:
-        assert sum(segment.rows for segment in planned(selection, known).outputs[0].buckets[0].segments) == 300
+        rows = 100 + sum(attempt.rows for attempt in attempts)
+        assert sum(segment.rows for segment in planned(selection, known).outputs[0].buckets[0].segments) == rows
+
+
+def test_attempts_of_delete_events_never_share_a_bucket():
+    """Keys of events are those of rows elsewhere: statistics prove nothing about which attempt counts."""
+    delta = "delete_delta_6_6_0000"
+    events = {"operations": (2, 2), "write_ids": (5, 5)}
+    known = by_path(
+        facts("base_5/bucket_00000", stripe(5)),
+        facts(
+            f"{delta}/bucket_00000_0",
+            replace(stripe(6, **events), first=RowKey(5, BUCKET, 0), last=RowKey(5, BUCKET, 9)),
+        ),
+        facts(
+            f"{delta}/bucket_00000_1",
+            replace(stripe(6, **events), first=RowKey(5, BUCKET, 10), last=RowKey(5, BUCKET, 19)),
+        ),
+    )
+    with pytest.raises(RefusedError) as caught:
+        planned(selected("base_5/", f"{delta}/ bucket_00000_0 bucket_00000_1"), known)
+    assert caught.value.reason is Reason.SEVERAL_FILES_PER_BUCKET
+
+
+@pytest.mark.parametrize("unknown", ["write_ids", "current_ids", "operations", "buckets"])
+def test_statistics_that_are_not_there_contradict_nothing(unknown):
+    """A writer may leave any of them out: the compaction looks at the rows instead."""
+    made = planned(selected("base_5/ delta_6_6_0000/"), two_files(**{unknown: None}))
+    assert sum(segment.rows for segment in made.outputs[0].buckets[0].segments) == 200
+
+
+@pytest.mark.parametrize(
+    ("zones", "refused"),
+    [(("UTC", "UTC"), False), (("UTC", None), False), (("UTC", "Asia/Tokyo"), True), (("", "UTC"), True)],
+)
+def test_timestamps_of_two_zones_never_share_a_file(zones, refused):
+    """Readers of Hive 3.1 take one zone for all of a file."""
+    spec = TableSpec("db.t", (("a", "timestamp"),), ColumnRule.NAME)
+    sources = [
+        SegmentSource(
+            InputFile(f"delta_{at}_{at}/bucket_00000", 1, 0, FileRole.DELTA, f"delta_{at}_{at}", 0, at, at),
+            facts(f"{at}", stripe(at), zone=zone),
+        )
+        for at, zone in enumerate(zones, start=6)
+    ]
+    if refused:
+        with pytest.raises(RefusedError, match="would stand in one file"):
+            check_one_zone(spec, 0, sources)
+    else:
+        check_one_zone(spec, 0, sources)
 
 
 def test_bucket_numbers_above_4095_decode_modulo_4096():
@@ -421,6 +486,36 @@ def test_properties_that_are_no_such_numbers_are_refused(name, value):
 def test_the_document_round_trips(made):
     """A plan is stored, shown and replayed as JSON without change."""
     assert from_json(to_json(made)) == made
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"entity": 3},
+        {"entity": None},
+        {"kind": "odd"},
+        {"outputs": "base_6"},
+        {"outputs": ["base_6"]},
+        {"prediction": []},
+        {"prediction": {"more": 1}},
+        {"what": 3},
+    ],
+)
+def test_a_plan_has_its_fields_and_types(changes):
+    """A document with one field that no plan has, or of another type, is told in one line; so is one without a field."""
+    document = json.loads(to_json(planned(selected("base_5/ delta_6_6_0000/"), two_files())))
+    with pytest.raises(UsageError):
+        from_json(json.dumps(document | changes))
+    del document["entity"]
+    with pytest.raises(UsageError):
+        from_json(json.dumps(document))
+
+
+def test_a_pair_in_a_plan_has_two_values():
+    """A list of another length where a plan has a pair is told in one line as well."""
+    with pytest.raises(UsageError, match="2 values"):
+        from_plain(tuple[int, int], [1, 2, 3])
+    assert from_plain(tuple[int, int], [1, 2]) == (1, 2)
 
 
 @pytest.mark.parametrize(
