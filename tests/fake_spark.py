@@ -45,6 +45,12 @@ class Context:
     def __init__(self):
         self._cancelled = threading.Event()
 
+    @classmethod
+    def getOrCreate(cls):
+        return cls()
+
+    def stop(self): ...
+
     def setJobGroup(self, *group, **how):
         if os.environ.get("FAKE_SPARK") == "crash":
             os._exit(3)
@@ -103,18 +109,5 @@ def main(words):
     from compactor.spark.application import driver
 
     driver.LOOK_SECONDS = 0.1
-    driver.SparkSession = _Sessions
+    driver.SparkContext = Context
     sys.stderr.write(f"compactor: {driver.main(words[-1])}\n")
-
-
-class _Sessions:
-    """`SparkSession.builder.getOrCreate()`, the session's context, and its end."""
-
-    class builder:  # noqa: N801
-        @staticmethod
-        def getOrCreate():
-            return _Sessions()
-
-    sparkContext = Context()  # noqa: N815
-
-    def stop(self): ...

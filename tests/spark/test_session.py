@@ -29,16 +29,14 @@ def name(key, pool=None):
     return JobName(job_name("h1", "db", "t", "dt=2024-01-01"), key, pool)
 
 
-def test_what_java_said_when_it_cannot_be_started(submitter):
-    """
-    Unreachable, in Java's words: the JVM that said them has been ended by then, and asking it again fails. The next
-    start is a new one.
-    """
-    submitter.stop()
+def test_what_java_said_when_it_cannot_be_started():
+    """Unreachable, in Java's words; the driver that told them has ended, and so has its JVM."""
     other = SparkSubmitter(settings(spark={"master": "local[1]", "conf": {"spark.driver.maxResultSize": "a lot"}}))
     with pytest.raises(UnreachableError, match=r"Spark can't be started with master local\[1\]: .*a lot"):
         other.run(name("0.a"), jobs.double, [1])
-    assert submitter.run(name("0.b"), jobs.double, [1]) == [2]
+    driver = other._sessions[-1].driver
+    assert driver.wait_until_over(60)
+    gone(driver.pid)
 
 
 def test_results_come_in_the_order_of_the_tasks(submitter):
@@ -188,7 +186,8 @@ def test_an_old_session_is_followed_by_another(submitter, tmp_path):
     What has begun in it goes on there, also with further jobs; what hasn't runs in the next one. The old one ends with
     its last compaction.
     """
-    submitter.stop()  # compactions of other tests haven't ended in it
+    for shared in submitter._sessions:  # compactions of other tests haven't ended in it
+        shared.known.clear()
     assert submitter.run(name("13.a"), jobs.double, [1]) == [2]
     first = submitter.application(name("13.a"))
     release = tmp_path / "release"
@@ -236,61 +235,81 @@ def test_java_missing_is_one_line(monkeypatch):
         require_java()
 
 
-def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch):
-    """Idle for `spark.idle_seconds`: the JVM goes, and comes back with the next job."""
-    monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.2, "master": "local[2,4]"}).spark)
+def test_a_session_nobody_uses_is_stopped(submitter, monkeypatch, capfd):
+    """
+    Idle for `spark.idle_seconds`: the JVM goes, and what it and its Python workers print then goes through the log. The
+    next session may be there before its first job: it stays for a worker that claims and plans, however short
+    `spark.idle_seconds` is, and runs its job.
+    """
+    monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.1, "master": "local[2,4]"}).spark)
     submitter.run(name("10.a"), jobs.double, [1])
     driver = submitter._sessions[-1].driver
     assert driver.wait_until_over(60)
     gone(driver.pid)
-    monkeypatch.undo()
-    assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
-
-
-def test_a_session_may_be_there_before_its_first_job(submitter, monkeypatch):
-    """It then stays for a worker that claims and plans, however short `spark.idle_seconds` is, and runs its job."""
-    monkeypatch.setattr(session, "CLAIM_SECONDS", 15.0)
-    submitter.stop()
-    monkeypatch.setattr(submitter, "_settings", settings(spark={"idle_seconds": 0.1, "master": "local[2,4]"}).spark)
     assert submitter.cold
+    monkeypatch.setattr(session, "CLAIM_SECONDS", 15.0)
     while not submitter.warm_up(1):
         pass
     driver = submitter._sessions[-1].driver
     assert not submitter.cold
     assert not driver.wait_until_over(1)
-    assert submitter.run(name("21.a"), jobs.double, [1]) == [2]
-    assert driver.wait_until_over(60)
-    assert submitter.cold
+    monkeypatch.undo()
+    assert submitter.run(name("10.b"), jobs.double, [1]) == [2]
+    assert submitter._sessions[-1].driver is driver
+    printed = capfd.readouterr()
+    lines = (printed.out + printed.err).splitlines()
+    assert [line for line in lines if "spark_session." not in line and "spark_process.printed" not in line] == []
 
 
-def test_a_driver_that_dies_while_it_starts(submitter, monkeypatch, tmp_path):
-    """Nothing of it is left, and the next job has another."""
-    submitter.stop()
+def test_a_driver_that_dies_while_it_starts(monkeypatch, tmp_path):
+    """
+    Nothing of it is left, and the next job has another: with an operator's Java options after ours, of which the last
+    one counts (ours lets the JVM compile quickly instead of well), and in a directory whose name is too long for a
+    socket, for which Linux takes 107 bytes. When that one is stopped, its JVM removes what it had put into the
+    temporary directory: it isn't killed before.
+    """
+    folder = tmp_path / ("x" * 70)
+    folder.mkdir()
+    for variable in ("TMPDIR", "JAVA_TOOL_OPTIONS"):
+        monkeypatch.setenv(variable, {"TMPDIR": str(folder)}.get(variable, f"-Djava.io.tmpdir={folder}"))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    wanted = "-XX:TieredStopAtLevel=3 -Dcompactor.test=here"
+    other = SparkSubmitter(settings(spark={"master": "local[1]", "conf": {"spark.driver.extraJavaOptions": wanted}}))
     failures = []
 
     def run():
         try:
-            submitter.run(name("16.a"), jobs.double, [1])
+            other.run(name("16.a"), jobs.double, [1])
         except UnreachableError as error:
             failures.append(str(error))
 
-    with monkeypatch.context() as patch:
-        patch.setattr("tempfile.tempdir", str(tmp_path))
-        compaction = threading.Thread(target=run)
-        compaction.start()
-        while not submitter._sessions:
-            time.sleep(0.01)
-        driver = submitter._sessions[-1].driver
-        os.kill(driver.pid, signal.SIGKILL)
-        compaction.join(60)
-        assert driver.wait_until_over(60)
-    assert failures == ["Spark can't be started with master local[2,4]: its driver ended with code -9"]
-    assert not list(tmp_path.glob("compactor-spark-*"))
-    assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
+    compaction = threading.Thread(target=run)
+    compaction.start()
+    while not other._sessions:
+        time.sleep(0.01)
+    driver = other._sessions[-1].driver
+    os.kill(driver.pid, signal.SIGKILL)
+    compaction.join(60)
+    assert driver.wait_until_over(60)
+    assert failures == ["Spark can't be started with master local[1]: its driver ended with code -9"]
+    assert not list(folder.glob("compactor-spark-*"))
+    try:
+        assert other.run(name("16.b"), jobs.double, [1]) == [2]
+        said = Path(f"/proc/{jvm(other)}/cmdline").read_text(encoding="utf-8").split("\0")
+        assert list(folder.iterdir())
+    finally:
+        other.stop()
+    assert [option for option in said if option.startswith("-XX:TieredStopAtLevel")] == [
+        "-XX:TieredStopAtLevel=1",
+        "-XX:TieredStopAtLevel=3",
+    ]
+    assert "-Dcompactor.test=here" in said
+    assert [path.name for path in folder.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
-def test_a_jvm_that_does_not_answer_is_ended(submitter):
+def test_a_jvm_that_does_not_answer_is_ended(submitter, monkeypatch):
     """Nor does it end by itself, as when it has no memory left: it is killed, and the next job has another."""
+    monkeypatch.setattr(process, "STOP_SECONDS", 1.0)
     submitter.run(name("15.a"), jobs.double, [1])
     driver = submitter._sessions[-1].driver
     os.kill(jvm(submitter), signal.SIGSTOP)
@@ -302,16 +321,16 @@ def test_a_jvm_that_does_not_answer_is_ended(submitter):
 def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_path):
     """
     Calls into a JVM know no limit: a compaction in one that answers nobody could be neither finished nor cancelled. It
-    is killed, and the compaction tried again.
+    is killed, and the compaction tried again. So is a driver that stops reading and answering, also in the middle of a
+    message: the task list is longer than what the connection holds.
     """
-    submitter.stop()
-    monkeypatch.setattr(process, "SILENT_SECONDS", 2.0)  # a job's progress is told more often
+    monkeypatch.setattr(process, "SILENT_SECONDS", 3.0)  # a job's progress is told more often
     monkeypatch.setattr(process, "GRACE_SECONDS", 1.0)
     failures = []
 
     def run():
         try:
-            submitter.run(name("16.a"), jobs.wait_for, [(str(tmp_path / "started"), str(tmp_path / "release"))])
+            submitter.run(name("17.a"), jobs.wait_for, [(str(tmp_path / "started"), str(tmp_path / "release"))])
         except BrokenDownError as error:
             failures.append(error)
 
@@ -323,10 +342,21 @@ def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_p
     os.kill(jvm(submitter), signal.SIGSTOP)
     compaction.join(60)
     assert not compaction.is_alive()
-    monkeypatch.undo()
     (tmp_path / "release").touch()
     assert len(failures) == 1
-    assert submitter.run(name("16.b"), jobs.double, [1]) == [2]
+    stopped = []
+
+    def stop():
+        if not stopped:
+            stopped.append(submitter._sessions[-1].driver.pid)
+            os.kill(stopped[0], signal.SIGSTOP)
+        return False
+
+    assert submitter.run(name("19.a"), jobs.double, [1]) == [2]
+    with pytest.raises(BrokenDownError):
+        submitter.run(name("19.b"), jobs.double, ["x" * 4_000_000], cancelled=stop)
+    monkeypatch.undo()
+    assert submitter.run(name("19.c"), jobs.double, [1]) == [2]
 
 
 def test_a_function_that_is_nowhere_fails_its_job(submitter):
@@ -354,18 +384,6 @@ def test_a_daemon_without_a_temporary_directory(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_session_that_is_stopped_leaves_no_files(monkeypatch, tmp_path):
-    """Its JVM removes what it had put into the temporary directory: it isn't killed before."""
-    for variable in ("TMPDIR", "JAVA_TOOL_OPTIONS"):
-        monkeypatch.setenv(variable, {"TMPDIR": str(tmp_path)}.get(variable, f"-Djava.io.tmpdir={tmp_path}"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = SparkSubmitter(settings(spark={"master": "local[1]"}))
-    assert found.run(name("21.a"), jobs.double, [1]) == [2]
-    assert list(tmp_path.iterdir())
-    found.stop()
-    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("hsperfdata")] == []
-
-
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark has these sockets since 4.1")
 def test_tasks_are_reached_by_sockets_of_a_directory_that_only_this_user_enters(submitter):
     """Over TCP each task would wait 40 ms for a delayed acknowledgement."""
@@ -374,64 +392,6 @@ def test_tasks_are_reached_by_sockets_of_a_directory_that_only_this_user_enters(
     assert family == "AF_UNIX"
     assert Path(folder).name.startswith("compactor-spark-")
     assert Path(folder).stat().st_mode & 0o777 == 0o700
-
-
-def test_nothing_is_printed_beside_the_log(capfd):
-    """Neither Java's remarks nor what a Python worker prints whose JVM ends: all of it goes through the log."""
-    other = SparkSubmitter(settings(spark={"master": "local[1]"}))
-    assert other.run(name("23.a"), jobs.double, [1]) == [2]
-    other.stop()
-    printed = capfd.readouterr()
-    lines = (printed.out + printed.err).splitlines()
-    assert [line for line in lines if "spark_session." not in line and "spark_process.printed" not in line] == []
-
-
-def test_a_directory_whose_name_is_too_long_for_a_socket(monkeypatch, tmp_path):
-    """Linux takes 107 bytes."""
-    long = tmp_path / ("x" * 70)
-    long.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(long))
-    other = SparkSubmitter(settings(spark={"master": "local[1]"}))
-    try:
-        assert other.run(name("22.b"), jobs.double, [1]) == [2]
-    finally:
-        other.stop()
-
-
-def test_an_operators_java_options_come_last():
-    """The JVM compiles quickly instead of well, unless an option of `spark.conf` says otherwise: the last one counts."""
-    wanted = "-XX:TieredStopAtLevel=3 -Dcompactor.test=here"
-    other = SparkSubmitter(settings(spark={"master": "local[1]", "conf": {"spark.driver.extraJavaOptions": wanted}}))
-    try:
-        assert other.run(name("0.c"), jobs.double, [1]) == [2]
-        said = Path(f"/proc/{jvm(other)}/cmdline").read_text(encoding="utf-8").split("\0")
-    finally:
-        other.stop()
-    assert [option for option in said if option.startswith("-XX:TieredStopAtLevel")] == [
-        "-XX:TieredStopAtLevel=1",
-        "-XX:TieredStopAtLevel=3",
-    ]
-    assert "-Dcompactor.test=here" in said
-
-
-def test_a_driver_that_stops_reading_and_answering_is_killed(submitter, monkeypatch):
-    """Also in the middle of a message: the task list is longer than what the connection holds."""
-    submitter.stop()
-    monkeypatch.setattr(process, "SILENT_SECONDS", 5.0)
-    monkeypatch.setattr(process, "GRACE_SECONDS", 1.0)
-    stopped = []
-
-    def stop():
-        if not stopped:
-            stopped.append(submitter._sessions[-1].driver.pid)
-            os.kill(stopped[0], signal.SIGSTOP)
-        return False
-
-    submitter.run(name("19.a"), jobs.double, [1])
-    with pytest.raises(BrokenDownError):
-        submitter.run(name("19.b"), jobs.double, ["x" * 4_000_000], cancelled=stop)
-    monkeypatch.undo()
-    assert submitter.run(name("19.c"), jobs.double, [1]) == [2]
 
 
 def test_nothing_is_left_of_a_daemon_that_was_killed(tmp_path):

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from compactor.errors import CancelledError, CompactorError
 from compactor.log import get_logger
@@ -129,11 +129,11 @@ def main(path: str) -> str:
     mailbox = Mailbox(storage_for(assignment.home), assignment.home, bytes.fromhex(assignment.secret))
     if mailbox.look() is None:
         return "the compaction was given up before it began"
-    spark = SparkSession.builder.getOrCreate()
+    context = SparkContext.getOrCreate()
     try:
-        return Driver(spark.sparkContext, mailbox, assignment).serve()
+        return Driver(context, mailbox, assignment).serve()
     finally:
-        spark.stop()
+        context.stop()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from typing import Any, Final
 from py4j import java_gateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
 
 from compactor.spark.jobs import POLL_SECONDS, SparkJob, first_line
 from compactor.spark.session.messages import Alive, Cancel, Done, NotStarted, Progress, Run, Started, Stop
@@ -45,13 +44,12 @@ class Driver:
         socketserver.BaseServer.handle_error = _lost  # type: ignore[assignment]  # of any arguments
         logging.getLogger().addFilter(_is_not_of_a_lost_jvm)
         threading.Thread(target=self._listen, name="daemon", daemon=True).start()
-        self._spark = SparkSession.builder.config(conf=SparkConf().setAll(list(conf.items())))
+        self._conf = SparkConf().setAll(list(conf.items()))
 
     def serve(self) -> None:
         """Start the session, serve the daemon, stop the session."""
         try:
-            spark = self._spark.getOrCreate()
-            self._context = spark.sparkContext
+            self._context = SparkContext(conf=self._conf)
             self._send(Started(self._context.applicationId))
         except Exception as error:
             self._send(NotStarted(first_line(error)))
@@ -61,7 +59,7 @@ class Driver:
             self._send(Alive())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark warns about a JVM that is gone already
-            spark.stop()
+            self._context.stop()
         _wait_for_jvm()
 
     def _listen(self) -> None:
