@@ -9,7 +9,7 @@ TESTS ?= tests
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-deploy test-long test-cluster test-hive test-trino lint docs format bench bench-hive lock proto clean
-.PHONY: man mutants pictures
+.PHONY: breadth man mutants pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ test-trino: ## let Trino read what a real Hive wrote, before, during and after c
 mutants: ## change the code at random, and see whether the tests fail (ARGS="acid --count 20"; docs/testing.md)
 	@$(SETUP) test
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+breadth: ## run the suites with Hive's own classes, and print which of their branches were reached (docs/testing.md)
+	@$(SETUP) test
+	@$(BIN)/python -m tests.breadth $(ARGS)
 
 test-deploy: ## check deploy/ with the real tools: unit, alert rules, dashboard, container, manifests, rights
 	@$(SETUP) deploy

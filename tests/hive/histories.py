@@ -43,6 +43,10 @@ _STEPS = st.one_of(
         _COUNT,
         st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=3),
     ),
+    st.tuples(st.just("open_stream"), st.integers(0, 2), st.integers(2, 3)),
+    st.tuples(st.just("stream_on"), _WHICH, st.sampled_from([True, True, False])),
+    st.tuples(st.just("stream_on"), _WHICH, st.just(True)),
+    st.tuples(st.just("close_stream"), _WHICH),
     st.tuples(st.just("go_on"), _WHICH),
     st.tuples(st.just("finish"), _WHICH, _YES),
     st.tuples(st.just("reap"), _WHICH),
@@ -104,6 +108,16 @@ _REAPED_AND_LATE = [
     ("write_late", 0),
 ]
 """Its HiveServer2 falls silent, Hive rolls it back, a compaction and the cleaning go by, and then its tasks write."""
+_DEAD_CLIENT = [
+    ("stream_on", 0, False),
+    ("reap", 0),
+    ("reap", 0),
+    *[_INSERT] * 2,
+    ("ask", 0, True),
+    ("work",),
+    ("clean",),
+]
+"""A client of the streaming API dies: the end of what it wrote was handed out to nobody."""
 _COMPACTED = [_INSERT, _INSERT, ("ask", 0, True), ("work",)]
 
 
@@ -337,6 +351,8 @@ def play(version, request, parties, folder):
         [*[_INSERT] * 3, ("ask_at_once", 0, True), ("read", False), ("work",), ("work",), ("clean",)],
     )
     @example({"partitioned": False}, [("ask", 0, True), *[_INSERT] * 2, _INSERT_BEGUN, *[_INSERT] * 3, ("die",)])
+    @example({"partitioned": False}, [_INSERT, ("open_stream", 0, 3), ("stream_on", 0, True), ("read",), *_DEAD_CLIENT])
+    @example({"partitioned": True}, [("open_stream", 0, 2), *_DEAD_CLIENT])
     def live(table, steps):
         turns = Turns()
         try:

@@ -49,7 +49,7 @@ class HiveReader:
     def __exit__(self, *_):
         self.close()
 
-    def rows(self, directory, schema, write_ids=None, txns=None, *, mode="vector", buckets=0):
+    def rows(self, directory, schema, write_ids=None, txns=None, *, mode="vector", buckets=0, query=None):
         """
         The rows Hive sees, sorted by ROW__ID, as (ROW__ID, canonical values).
 
@@ -58,6 +58,8 @@ class HiveReader:
             write_ids: a reader's list as text; None means that everything is committed.
             txns: the same for transactions (Hive 4); None means that every transaction is committed.
             mode: "vector" (what Hive uses unless told otherwise) or "row"; they are different code.
+            query: settings of Hive, and what of the table is needed (Judge.Query). Columns that aren't are None, and a
+                ROW__ID that isn't may be zeros; a pushed predicate leaves out some of the rows that don't meet it.
         """
         fields = [
             mode,
@@ -66,6 +68,7 @@ class HiveReader:
             (txns or f"{_EVERYTHING}:{_EVERYTHING}::") if self.version == "4" else "",
             schema.replace("`", ""),
             _hadoop_path(directory),
+            "\n".join(f"{name}={value}" for name, value in (query or {}).items()),
         ]
         columns = parse_columns(schema)
         found = []

@@ -11,9 +11,14 @@ import java.lang.reflect.InvocationTargetException;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntFunction;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.common.ValidTxnList;
 import org.apache.hadoop.hive.common.ValidWriteIdList;
@@ -29,14 +34,29 @@ import org.apache.hadoop.hive.ql.io.RecordIdentifier;
 import org.apache.hadoop.hive.ql.io.orc.OrcInputFormat;
 import org.apache.hadoop.hive.ql.io.orc.OrcStruct;
 import org.apache.hadoop.hive.ql.metadata.VirtualColumn;
+import org.apache.hadoop.hive.ql.plan.ExprNodeColumnDesc;
+import org.apache.hadoop.hive.ql.plan.ExprNodeConstantDesc;
+import org.apache.hadoop.hive.ql.plan.ExprNodeDesc;
+import org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDesc;
 import org.apache.hadoop.hive.ql.plan.MapWork;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDF;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDFOPEqual;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDFOPEqualOrGreaterThan;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDFOPEqualOrLessThan;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDFOPGreaterThan;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDFOPLessThan;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDFOPNull;
+import org.apache.hadoop.hive.serde2.ColumnProjectionUtils;
 import org.apache.hadoop.hive.serde2.objectinspector.ListObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.MapObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorConverters;
 import org.apache.hadoop.hive.serde2.objectinspector.PrimitiveObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.StructField;
 import org.apache.hadoop.hive.serde2.objectinspector.StructObjectInspector;
 import org.apache.hadoop.hive.serde2.objectinspector.UnionObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.primitive.PrimitiveObjectInspectorFactory;
+import org.apache.hadoop.hive.serde2.typeinfo.PrimitiveTypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.StructTypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.TypeInfo;
 import org.apache.hadoop.hive.serde2.typeinfo.TypeInfoUtils;
@@ -51,8 +71,8 @@ import org.apache.hadoop.mapred.Reporter;
  * What Hive's own ORC input format reads in a directory of a full-ACID table, without a metastore.
  *
  * One request a line on standard input, answered before the next is read. A request has the fields
- * mode (row: OrcRawRecordMerger; vector: VectorizedOrcAcidRowBatchReader), buckets, write ids, transactions, schema, directory,
- * separated by tabs, each percent-encoded. The answer is a line "R" + JSON [writeid, bucketid, rowid, [values]] for each row,
+ * mode (row: OrcRawRecordMerger; vector: VectorizedOrcAcidRowBatchReader), buckets, write ids, transactions, schema, directory, query
+ * (see Query), separated by tabs, each percent-encoded. The answer is a line "R" + JSON [writeid, bucketid, rowid, [values]] for each row,
  * then "D"; or a line "E" + message. Values: text in quotation marks, null, or nested lists; floats are the hexadecimal of their bits.
  *
  * The same source compiles against Hive 3.1 and 4.
@@ -88,7 +108,7 @@ public final class Judge {
       out.flush();
     }
     out.flush();
-    Runtime.getRuntime().halt(0);  // Hive leaves threads behind
+    System.exit(0);  // Hive leaves threads behind
   }
 
   private static void answer(String line, PrintWriter out) throws Exception {
@@ -96,7 +116,7 @@ public final class Judge {
     for (int i = 0; i < fields.length; i++) {
       fields[i] = URLDecoder.decode(fields[i], "UTF-8");
     }
-    new Look(fields[0].equals("vector"), fields[1], fields[2], fields[3], fields[4], fields[5]).read(out);
+    new Look(fields[0].equals("vector"), fields[1], fields[2], fields[3], fields[4], fields[5], fields[6]).read(out);
   }
 
   /** What has listed a directory; it may read later, and again. */
@@ -104,22 +124,85 @@ public final class Judge {
     void read(PrintWriter out) throws Exception;
   }
 
+  /**
+   * What a query needs of a table, and how it is read: lines of "name=value". Names are settings of Hive, or judge.columns (places of
+   * the columns that it reads, separated by commas), judge.where (a column's place, a comparison and a value, separated by blanks:
+   * what is pushed down to the files; "null" compares with NULL) and judge.ids (false: it needs no ROW__ID).
+   */
+  static final class Query {
+    private final int[] columns;
+    private boolean ids = true;
+
+    Query(String lines, StructTypeInfo schema, JobConf conf) throws Exception {
+      int[] chosen = IntStream.range(0, schema.getAllStructFieldNames().size()).toArray();
+      for (String line : lines.isEmpty() ? new String[0] : lines.split("\n")) {
+        String[] pair = line.split("=", 2);
+        if (pair[0].equals("judge.columns")) {
+          chosen = Arrays.stream(pair[1].split(",")).mapToInt(Integer::parseInt).toArray();
+        } else if (pair[0].equals("judge.ids")) {
+          ids = Boolean.parseBoolean(pair[1]);
+        } else if (pair[0].equals("judge.where")) {
+          push(pair[1].split(" ", 3), schema, conf);
+        } else {
+          conf.set(pair[0], pair[1]);
+        }
+      }
+      columns = chosen;
+      if (!lines.isEmpty()) {
+        conf.setBoolean(ColumnProjectionUtils.READ_ALL_COLUMNS, false);
+        conf.set(ColumnProjectionUtils.READ_COLUMN_IDS_CONF_STR, joined(columns, String::valueOf));
+        conf.set(ColumnProjectionUtils.READ_COLUMN_NAMES_CONF_STR, joined(columns, schema.getAllStructFieldNames()::get));
+      }
+    }
+
+    private static String joined(int[] columns, IntFunction<String> text) {
+      return Arrays.stream(columns).mapToObj(text).collect(Collectors.joining(","));
+    }
+
+    /** As Hive's compiler hands a filter to the scan of a table. */
+    private static void push(String[] words, StructTypeInfo schema, JobConf conf) throws Exception {
+      int place = Integer.parseInt(words[0]);
+      PrimitiveTypeInfo type = (PrimitiveTypeInfo) schema.getAllStructFieldTypeInfos().get(place);
+      List<ExprNodeDesc> operands = new ArrayList<>();
+      operands.add(new ExprNodeColumnDesc(type, schema.getAllStructFieldNames().get(place), "t", false));
+      if (!words[1].equals("null")) {
+        operands.add(new ExprNodeConstantDesc(type, ObjectInspectorConverters.getConverter(
+            PrimitiveObjectInspectorFactory.javaStringObjectInspector,
+            PrimitiveObjectInspectorFactory.getPrimitiveJavaObjectInspector(type)).convert(words[2])));
+      }
+      GenericUDF comparison;
+      switch (words[1]) {
+        case "=": comparison = new GenericUDFOPEqual(); break;
+        case "<": comparison = new GenericUDFOPLessThan(); break;
+        case "<=": comparison = new GenericUDFOPEqualOrLessThan(); break;
+        case ">": comparison = new GenericUDFOPGreaterThan(); break;
+        case ">=": comparison = new GenericUDFOPEqualOrGreaterThan(); break;
+        case "null": comparison = new GenericUDFOPNull(); break;
+        default: throw new IOException("no comparison " + words[1]);
+      }
+      conf.set("hive.io.filter.expr.serialized",
+          SerializationUtilities.serializeExpression(ExprNodeGenericFuncDesc.newInstance(comparison, operands)));
+    }
+  }
+
   /** A reader of a full-ACID table. */
   static final class Look implements Listed {
     private final boolean vector;
     private final StructTypeInfo schema;
     private final JobConf conf;
+    private final Query query;
     private final VectorizedRowBatchCtx context;
     private final OrcInputFormat format = new OrcInputFormat();
     private final InputSplit[] splits;
 
-    Look(boolean vector, String buckets, String writeIds, String txns, String columns, String directory) throws Exception {
+    Look(boolean vector, String buckets, String writeIds, String txns, String columns, String directory, String asked) throws Exception {
       this.vector = vector;
       schema = (StructTypeInfo) TypeInfoUtils.getTypeInfoFromTypeString(columns);
       conf = configuration(schema, buckets, writeIds, txns);
+      query = new Query(asked, schema, conf);
       Path path = new Path(directory);
       FileInputFormat.setInputPaths(conf, path.getFileSystem(conf).makeQualified(path));
-      context = vector ? context(schema) : null;
+      context = vector ? context(schema, query) : null;
       plan();
       try {
         splits = format.getSplits(conf, 1);
@@ -143,7 +226,7 @@ public final class Judge {
       try {
         for (InputSplit split : splits) {
           if (vector) {
-            readBatches(format, split, conf, context, out);
+            readBatches(format, split, conf, context, query, out);
           } else {
             readRows(format, split, conf, schema, out);
           }
@@ -177,18 +260,17 @@ public final class Judge {
     return conf;
   }
 
-  /** The table's columns and, after them, ROW__ID. */
-  private static VectorizedRowBatchCtx context(StructTypeInfo schema) {
+  /** The table's columns and, after them, ROW__ID if it is needed. */
+  private static VectorizedRowBatchCtx context(StructTypeInfo schema, Query query) {
     List<String> names = new ArrayList<>(schema.getAllStructFieldNames());
     List<TypeInfo> types = new ArrayList<>(schema.getAllStructFieldTypeInfos());
-    int[] data = new int[names.size()];
-    for (int i = 0; i < data.length; i++) {
-      data[i] = i;
+    if (query.ids) {
+      names.add(VirtualColumn.ROWID.getName());
+      types.add(RecordIdentifier.StructInfo.typeInfo);
     }
-    names.add(VirtualColumn.ROWID.getName());
-    types.add(RecordIdentifier.StructInfo.typeInfo);
-    return new VectorizedRowBatchCtx(names.toArray(new String[0]), types.toArray(new TypeInfo[0]), null, data, 0, 1,
-        new VirtualColumn[] {VirtualColumn.ROWID}, new String[0], null);
+    VirtualColumn[] needed = query.ids ? new VirtualColumn[] {VirtualColumn.ROWID} : new VirtualColumn[0];
+    return new VectorizedRowBatchCtx(names.toArray(new String[0]), types.toArray(new TypeInfo[0]), null, query.columns, 0, needed.length,
+        needed, new String[0], null);
   }
 
   @SuppressWarnings({"unchecked", "rawtypes"})
@@ -211,25 +293,32 @@ public final class Judge {
   }
 
   @SuppressWarnings({"unchecked", "rawtypes"})
-  private static void readBatches(OrcInputFormat format, InputSplit split, JobConf conf, VectorizedRowBatchCtx context, PrintWriter out)
-      throws Exception {
+  private static void readBatches(OrcInputFormat format, InputSplit split, JobConf conf, VectorizedRowBatchCtx context, Query query,
+      PrintWriter out) throws Exception {
     TypeInfo[] types = context.getRowColumnTypeInfos();
-    int columns = types.length - 1;
+    int columns = query.ids ? types.length - 1 : types.length;
     ObjectInspector[] inspectors = new ObjectInspector[columns];
     for (int i = 0; i < columns; i++) {
       inspectors[i] = TypeInfoUtils.getStandardWritableObjectInspectorFromTypeInfo(types[i]);
     }
-    VectorExtractRow extract = new VectorExtractRow();
-    extract.init(types);
+    Map<Integer, VectorExtractRow> extracts = new HashMap<>();
+    for (int column : IntStream.concat(IntStream.of(query.columns), IntStream.range(columns, types.length)).toArray()) {
+      extracts.put(column, new VectorExtractRow());
+      extracts.get(column).init(new TypeInfo[] {types[column]}, new int[] {column});
+    }
     Object[] row = new Object[types.length];
+    Object[] cell = new Object[1];
     RecordReader reader = format.getRecordReader(split, conf, Reporter.NULL);
     try {
       Object key = reader.createKey();
       VectorizedRowBatch batch = (VectorizedRowBatch) reader.createValue();
       while (reader.next(key, batch)) {
         for (int i = 0; i < batch.size; i++) {
-          extract.extractRow(batch, batch.selectedInUse ? batch.selected[i] : i, row);  // deleted rows are in the batch, not among the selected
-          List<?> id = (List<?>) row[columns];
+          for (Map.Entry<Integer, VectorExtractRow> extract : extracts.entrySet()) {
+            extract.getValue().extractRow(batch, batch.selectedInUse ? batch.selected[i] : i, cell);  // deleted rows are in the batch, not among the selected
+            row[extract.getKey()] = cell[0];
+          }
+          List<?> id = query.ids ? (List<?>) row[columns] : List.of(0, 0, 0);
           StringBuilder line = start(number(id.get(0)), number(id.get(1)), number(id.get(2)));
           line.append('[');
           for (int column = 0; column < columns; column++) {

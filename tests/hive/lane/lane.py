@@ -29,10 +29,11 @@ class Lane(Writers, Readers, Roles):
         self.check_readers()
         for entry in self.world.services.queue.history():
             said = " ".join(sentence for sentence in self.told if f"compaction {entry.id} of " in sentence)
-            # Hive 3.1 itself can't list such a directory
+            # Hive 3.1 itself can't list such a directory; a file that a client closes meanwhile isn't what was planned
             excused = (
                 entry.id in self.overtaken
                 or "refused: not-enough-to-compact" in said
+                or (self.closed and "failed: input-changed" in said)
                 or (entry.entity.partition in self.unlistable and (not said or "not-enough-history" in said))
             )
             assert entry.state.value not in {"failed", "did not initiate", "refused"} or excused, (entry, self.told)

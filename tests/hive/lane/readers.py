@@ -5,6 +5,15 @@ from tests.hive.lane.model import Reader, difference
 from tests.hive.lane.table import NAME, LaneTable
 from tests.hive.party import HiveError
 
+QUERIES = (
+    "",
+    "hive.transactional.events.mem=0",
+    "hive.txn.filter.delete.events=false",
+    "mapreduce.input.fileinputformat.split.maxsize=1\nhive.exec.orc.split.strategy=ETL",
+    "hive.exec.orc.split.strategy=BI",
+)
+"""Settings of those who read: delete events that don't fit into memory, or of other files, too; a split a stripe."""
+
 
 class Readers(LaneTable):
     """Begins and ends readers, and compares what each sees with what it must see."""
@@ -55,6 +64,7 @@ class Readers(LaneTable):
                     "write_ids": reader.write_ids,
                     "insert_only": self.insert_only,
                     "vector": self.steps % 2 == 0,
+                    "query": QUERIES[self.steps // 2 % len(QUERIES)],
                 }
                 if self._reads(reader, place, "Lane.list", about | {"txns": reader.txns if self.party.hive_4 else ""}):
                     reader.listed.add(place)

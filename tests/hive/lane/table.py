@@ -49,6 +49,8 @@ class LaneTable:
         self.open: list[Write] = []
         self.done: list[Write] = []
         self.late: list[Write] = []
+        self.batches: list[tuple[str, list[Write]]] = []
+        self.closed = False
         self.readers: list[Reader] = []
         self.overwritten: set[tuple[str | None, int]] = set()
         self.originals = [

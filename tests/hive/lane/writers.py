@@ -4,6 +4,7 @@ Hive's own classes.
 """
 
 import contextlib
+import itertools
 
 from compactor.acid.row_id import encode
 from tests.counts import count
@@ -11,6 +12,8 @@ from tests.hive.lane.model import Write
 from tests.hive.lane.table import NAME, PARTITIONS, LaneTable
 from tests.hive.party import HiveError
 
+_BATCHES = itertools.count(1)
+"""Their names, which no other history of the JVM has."""
 _SILENT_MS = 600_000
 """For so long a transaction that Hive's reaper ends wasn't heartbeated: twice what Hive grants it."""
 
@@ -202,6 +205,51 @@ class Writers(LaneTable):
             one.phase = 1
             self.open.append(one)
             self.end(one, bool(fate))
+
+    def open_stream(self, place, count):
+        """A client of the streaming API opens a batch of so many transactions. Not into an insert-only table."""
+        if self.insert_only:
+            return
+        partition = PARTITIONS[place] if self.partitioned else None
+        members = []
+        for _ in range(count):
+            txn = self.hive.begin(age=0)
+            members.append(Write(txn, self.hive.allocate(txn, NAME), False, partitions=(partition,), phase=2))
+        self.open += members
+        self.batches.append((str(next(_BATCHES)), members))
+
+    def stream_on(self, which, commit):
+        """
+        The client writes its next transaction; a commit hands out the file as far as it is written, and its length
+        beside it.
+        """
+        batches = [batch for batch in self.batches if any(one in self.open for one in batch[1])]
+        if not batches:
+            return
+        name, members = batches[which % len(batches)]
+        one = next(one for one in members if one in self.open)
+        (partition,) = one.partitions
+        if not self.hive.ask(one.txn, self.hive.component(NAME, partition, "r", "i"))[1]:
+            self.end(one, commit=False)
+            return
+        one.inserts.append((partition, (one.write_id, encode(0, 0), 0), (next(self.numbers), f"stream-{one.txn}")))
+        about = {"name": name, "flush": commit, "directory": str(self.directory(partition)), "base": False}
+        about |= {"min": members[0].write_id, "max": members[-1].write_id, "statement": -1, "bucket": 0}
+        about["inserts"] = [[one.write_id, list(value)] for _, _, value in one.inserts]
+        self.party.call("Lane.stream", about)
+        if self.partitioned and partition not in self.catalogued:
+            self.hive.add_partitions(self.tbl_id, [partition])
+            self.catalogued.append(partition)
+        self.end(one, commit)
+
+    def close_stream(self, which):
+        """The client goes; one that dies never does this, and leaves its file without an end."""
+        if self.batches:
+            name, members = self.batches.pop(which % len(self.batches))
+            for one in [one for one in members if one in self.open]:
+                self.end(one, commit=False)
+            self.party.call("Lane.close", name)
+            self.closed = True
 
     def end(self, one, commit):
         """Commit or abort; Hive may refuse the commit."""
