@@ -19,7 +19,11 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.IntFunction;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import org.apache.hadoop.fs.BlockLocation;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.hive.common.ValidTxnList;
 import org.apache.hadoop.hive.common.ValidWriteIdList;
 import org.apache.hadoop.hive.conf.HiveConf;
@@ -182,6 +186,22 @@ public final class Judge {
       }
       conf.set("hive.io.filter.expr.serialized",
           SerializationUtilities.serializeExpression(ExprNodeGenericFuncDesc.newInstance(comparison, operands)));
+    }
+  }
+
+  /** Local files that lie in blocks of judge.block bytes, as on HDFS: a split may begin and end in the middle of a stripe. */
+  public static final class Blocks extends LocalFileSystem {
+    public Blocks() {
+      super(new RawLocalFileSystem() {
+        @Override public BlockLocation[] getFileBlockLocations(FileStatus file, long start, long length) {
+          long size = getConf().getLong("judge.block", Long.MAX_VALUE);
+          List<BlockLocation> blocks = new ArrayList<>();
+          for (long at = start / size * size; at < Math.min(start + length, file.getLen()); at += size) {
+            blocks.add(new BlockLocation(new String[] {"localhost:0"}, new String[] {"localhost"}, at, Math.min(size, file.getLen() - at)));
+          }
+          return blocks.toArray(new BlockLocation[0]);
+        }
+      });
     }
   }
 
