@@ -206,3 +206,32 @@ def test_a_worker_of_hives_whose_claim_hive_took_back(lane_on):
     lane.work()
     assert ": published " in lane.told[-1]
     lane.check()
+
+
+@pytest.mark.timeout(0)
+def test_a_materialized_view_is_told_of_compactions(lane_on):
+    """
+    Before Hive 4 builds a view from what changed, it asks whether a source was compacted since: deleted rows are gone
+    then. It hears of ours while they are queued, and from the history once the Cleaner has forgotten the DELETE.
+    """
+    lane = lane_on("4.0.0")
+    lane.write(INSERT)
+    txns, (write_ids,) = lane.hive.snapshot("db.t")
+    view = {"catName": "hive", "dbName": "db", "tblName": "mv", "tablesUsed": ["db.t"]}
+    view["validTxnList"] = f"{txns.split(':')[0]}${write_ids}"
+
+    def told():
+        asked = lane.party.call("getMaterializationInvalidationInfo", view, lane.hive.snapshot()[0])
+        return asked["sourceTablesUpdateDeleteModified"], asked["sourceTablesCompacted"]
+
+    assert told() == (False, False)
+    lane.write(INSERT)
+    assert told() == (False, False)
+    lane.write(Statement("delete"))
+    assert told() == (True, False)
+    lane.ask(0, True)
+    lane.work()
+    assert told() == (True, True)
+    lane.clean()
+    assert not lane.world.services.queue.entries()
+    assert told() == (False, True)

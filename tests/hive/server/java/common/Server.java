@@ -68,7 +68,7 @@ public class Server {
         SESSIONS.computeIfAbsent(session, name -> Executors.newSingleThreadExecutor(Server::daemon)).submit(() -> run(command));
       }
     }
-    Runtime.getRuntime().halt(0);
+    System.exit(0);
   }
 
   private static Thread daemon(Runnable body) {
