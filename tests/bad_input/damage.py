@@ -68,7 +68,9 @@ def rewrite_tail(path, *, footer=lambda _: None, metadata=lambda _: None, postsc
     kind, block = Compression(message.compression), message.compression_block_size
     changed = []
     for name, parse, change in (("metadata", pb.Metadata, metadata), ("footer", pb.Footer, footer)):
-        section = parse.FromString(decompress_section(data[where[name].start : where[name].stop], kind, block, name, 1 << 20))
+        section = parse.FromString(
+            decompress_section(data[where[name].start : where[name].stop], kind, block, name, 1 << 20)
+        )
         change(section)
         changed.append(compress_section(section.SerializeToString(), kind, block))
     message.metadata_length, message.footer_length = map(len, changed)
