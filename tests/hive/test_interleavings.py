@@ -209,10 +209,12 @@ def test_a_worker_of_hives_whose_claim_hive_took_back(lane_on):
 
 
 @pytest.mark.timeout(0)
-def test_a_materialized_view_is_told_of_compactions(lane_on):
+@pytest.mark.parametrize("ask", [Lane.ask, Lane.ask_in_capitals], ids=["as catalogued", "in capitals"])
+def test_a_materialized_view_is_told_of_compactions(lane_on, ask):
     """
     Before Hive 4 builds a view from what changed, it asks whether a source was compacted since: deleted rows are gone
-    then. It hears of ours while they are queued, and from the history once the Cleaner has forgotten the DELETE.
+    then. It hears of ours while they are queued, and from the history once the Cleaner has forgotten the DELETE; also
+    where a client wrote the database's name in capitals.
     """
     lane = lane_on("4.0.0")
     lane.write(INSERT)
@@ -229,7 +231,7 @@ def test_a_materialized_view_is_told_of_compactions(lane_on):
     assert told() == (False, False)
     lane.write(Statement("delete"))
     assert told() == (True, False)
-    lane.ask(0, True)
+    ask(lane, 0, True)
     lane.work()
     assert told() == (True, True)
     lane.clean()

@@ -69,6 +69,17 @@ def test_a_letter_is_no_other_of_another_case(database, hive, code):
     assert [entry.id for entry in queue.foreign()] == [typed, standing]
 
 
+def test_a_claim_writes_names_as_the_catalog_has_them(database, hive):
+    """
+    A client may have named database and table in capitals. Hive compares names exactly: with queue and history when it
+    asks whether a materialized view's source was compacted.
+    """
+    number = hive.queued("DB.T")
+    assert Queue(database).claim("compactor-edge-1", "1").id == number
+    queue = database.schema.compaction_queue
+    assert hive.rows(queue, "cq_database", "cq_table") == [("db", "t")]
+
+
 def test_what_our_workers_cannot_do_is_left_to_hives(database, hive):
     """A rebalance is neither claimed nor refused: Hive's own workers may be running beside ours."""
     number = hive.queued(type="r")

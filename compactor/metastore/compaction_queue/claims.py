@@ -274,12 +274,17 @@ class Claims:
         """
         Claim one row, unless another worker has claimed it by now.
 
+        Names that a client wrote in capitals become the catalog's: Hive compares them exactly when it asks queue and
+        history whether the source of a materialized view was compacted, and the Cleaner forgets its DELETEs.
+
         Properties that only Hive may set for a directory are taken out of the row: the Cleaner that handles the entry
         later may be Hive's.
         """
         queue = self._table.c
         mine = (queue.cq_id == number, queue.cq_state == QueueState.INITIATED.code)
-        if connection.execute(update(self._table).where(*mine).values(fitting(self._table, values))).rowcount != 1:
+        names = {"cq_database": func.lower(queue.cq_database), "cq_table": func.lower(queue.cq_table)}
+        claim = update(self._table).where(*mine).values(fitting(self._table, {**values, **names}))
+        if connection.execute(claim).rowcount != 1:
             return None
         entry = find_queued(connection, self._schema, number)
         assert entry is not None  # `_waiting` passes over what a later Hive wrote
