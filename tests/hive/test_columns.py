@@ -67,8 +67,10 @@ def test_hive_reads_the_same_rows_after_a_compaction(release, request):
             assert not (refused and fits)
             if fits:
                 assert seen("vector") == seen("row") == life.expected(rule)
-                for mode, place in zip(("vector", "row") * 3, range(len(table.columns)), strict=False):
-                    _pushed(life.expected(rule), place, lambda query, mode=mode: seen(mode, query))
+                for place, (_, type_of) in enumerate(table.columns):
+                    if not type_of.startswith("struct"):
+                        mode = ("vector", "row")[place % 2]
+                        _pushed(life.expected(rule), place, lambda query, mode=mode: seen(mode, query))
 
     lives()
     for how in set(ended):
@@ -78,9 +80,7 @@ def test_hive_reads_the_same_rows_after_a_compaction(release, request):
 
 def _pushed(expected, place, seen):
     """A predicate that is pushed down to a column's files leaves out none of the rows that meet it."""
-    values = [row[place] for _, row in expected]
-    if isinstance(value := max(values, key=str, default=None), tuple):
-        return
+    value = max((row[place] for _, row in expected), key=str, default=None)
     wanted = "null" if value is None else f"= {value}"
     found = seen({"judge.where": f"{place} {wanted}"})
     assert set(found) <= set(expected)
