@@ -25,10 +25,10 @@ from compactor.parquet.fields import MAGIC, extent
 from compactor.parquet.footer import Footer, read_footer
 from compactor.parquet.pages import DATA_PAGE_1, DATA_PAGE_2, pages
 from compactor.parquet.row_group import Loaded
-from compactor.parquet.schema import BOOLEAN, Leaf, type_ordered
+from compactor.parquet.schema import Leaf, type_ordered
 from compactor.parquet.thrift import Struct
 from compactor.parquet.view import written_leaves
-from compactor.parquet.writers import BIT_PACKED, CODECS, DICTIONARIES, ENCODINGS, PLAIN, PLAIN_DICTIONARY, RLE
+from compactor.parquet.writers import CODECS, DICTIONARIES, ENCODINGS, FITTING, PLAIN_DICTIONARY
 from compactor.reasons import Reason
 
 _LEVELS: Final = {"gzip": 6, "zstd": 3}
@@ -75,9 +75,9 @@ class Manner:
         with_dictionary = [not DICTIONARIES.isdisjoint(found) for found in used]
         others = {}
         for path, leaf, found, dictionary in zip(paths, leaves, used, with_dictionary, strict=True):
-            rest = found - {PLAIN, RLE, BIT_PACKED}
-            if rest and not dictionary and leaf.physical != BOOLEAN:
-                others[path] = ENCODINGS[min(rest)]
+            fitting = [number for number in found if leaf.physical in FITTING.get(number, ())]
+            if fitting and not dictionary:
+                others[path] = ENCODINGS[min(fitting)]
         return {
             "version": "1.0" if any(PLAIN_DICTIONARY in found for found in used) else "2.6",
             "data_page_version": "2.0" if self.version_2 else "1.0",

@@ -15,6 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.parquet.schema import BYTE_ARRAY, DOUBLE, FIXED, FLOAT, INT32, INT64
+
 PLAIN: Final = 0
 PLAIN_DICTIONARY: Final = 2
 RLE: Final = 3
@@ -34,6 +36,15 @@ ENCODINGS: Final = {
     BYTE_STREAM_SPLIT: "BYTE_STREAM_SPLIT",
 }
 """Arrow's names of the encodings that values can have without a dictionary."""
+FITTING: Final = {
+    DELTA_BINARY_PACKED: frozenset({INT32, INT64}),
+    DELTA_LENGTH_BYTE_ARRAY: frozenset({BYTE_ARRAY}),
+    DELTA_BYTE_ARRAY: frozenset({BYTE_ARRAY, FIXED}),
+    BYTE_STREAM_SPLIT: frozenset({INT32, INT64, FLOAT, DOUBLE, FIXED}),
+}
+"""
+Physical types that Arrow writes in the encodings that aren't for all: a footer may state one that its pages don't have.
+"""
 KNOWN_ENCODINGS: Final = frozenset({*ENCODINGS, *DICTIONARIES, BIT_PACKED})
 KNOWN_CODECS: Final = frozenset(range(8))
 CODECS: Final = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4"}

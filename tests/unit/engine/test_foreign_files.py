@@ -169,6 +169,27 @@ def test_a_footer_that_is_no_footer_is_carried_alone(tmp_path, shape, small):
     assert rows(joined) == rows(good[0]) + rows(good[1])
 
 
+@pytest.mark.parametrize("encoding", [5, 6, 7, 9])
+def test_an_encoding_that_a_footer_states_and_no_page_has(tmp_path, encoding):
+    """
+    Arrow writes no text in DELTA_BINARY_PACKED, no number in DELTA_BYTE_ARRAY, and so on: such columns are encoded anew
+    in others.
+    """
+
+    def stated(found):
+        for chunk in found[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1]:
+            encodings = b"".join(thrift.encoded_integer(number) for number in (0, 3, encoding))
+            thrift.put(chunk[fields.CHUNK_META][1], 2, thrift.LIST, b"\x35" + encodings)
+
+    kinds = {"y": pa.bool_(), "f": pa.float32(), "d": pa.decimal128(21, 2), "i": pa.int32(), "t": pa.string()}
+    values = pa.table({name: pa.array([1, 0, None]).cast(kind) for name, kind in kinds.items()})
+    files = [with_footer(written(values, use_dictionary=False), stated) for _ in range(2)]
+    made, _ = compacted(tmp_path, files, PARQUET)
+    (joined,) = made.values()
+    assert rows(joined) == rows(files[0]) * 2 != []
+    assert parquet.read_metadata(io.BytesIO(joined)).num_row_groups == 1
+
+
 EMPTY = table(0, 0)
 NOTHING = {
     "Parquet without row groups": (
