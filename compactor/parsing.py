@@ -18,7 +18,8 @@ def parsing(name: str) -> Iterator[None]:
     """
     Parse a file.
 
-    Errors of the store (OSError), and want of memory, say nothing about the file and pass.
+    Errors of the store (OSError), and want of memory, say nothing about the file and pass. Arrow raises an OSError too
+    over what it can't read or write, without a number of the system's.
 
     Args:
         name: the file, for the message.
@@ -28,8 +29,10 @@ def parsing(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except (CompactorError, OSError, MemoryError):
+    except (CompactorError, MemoryError):
         raise
     except Exception as error:  # whatever a library throws
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise
         said = one_line(error) or "no more is known"
         raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} can't be read ({type(error).__name__}: {said})") from error
