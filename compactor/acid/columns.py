@@ -80,6 +80,41 @@ def unread(file: HiveType, table: HiveType, rule: ColumnRule) -> tuple[str, ...]
     return tuple(_unread(file, table, "", by_position=by_place(file, rule)))
 
 
+def converted(file: HiveType, table: HiveType, rule: ColumnRule, kind: Kind) -> tuple[str, ...]:
+    """
+    Paths of the table's fields that readers convert from a field of this kind in a file, because the types differ; also
+    inside structs, lists, maps and unions.
+    """
+    ways = (True, False) if rule is ColumnRule.BOTH else (by_place(file, rule),)
+    found = (path for by_position in ways for path in _converted(file, table, "", kind, by_position=by_position))
+    return tuple(dict.fromkeys(found))
+
+
+def _converted(file: HiveType, table: HiveType, path: str, kind: Kind, *, by_position: bool) -> list[str]:
+    if file.kind is kind:
+        alike = (file.kind, file.precision, file.scale, file.length) == (
+            table.kind,
+            table.precision,
+            table.scale,
+            table.length,
+        )
+        return [] if alike else [path]
+    if file.kind is not table.kind:
+        return []
+    if file.kind is not Kind.STRUCT:
+        pairs = zip(file.children, table.children, strict=False)
+        return [name for one, other in pairs for name in _converted(one, other, path, kind, by_position=False)]
+    taken = places(file, table, by_position=by_position)
+    return [
+        below
+        for name, child, place in zip(table.names, table.children, taken, strict=True)
+        if place is not None
+        for below in _converted(
+            file.children[place], child, f"{path}.{name}" if path else name, kind, by_position=False
+        )
+    ]
+
+
 def _unread(file: HiveType, table: HiveType, path: str, *, by_position: bool) -> list[str]:
     if file.kind is not table.kind:
         return []

@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.acid.types import Kind
+from compactor.acid.columns import ColumnRule, converted
+from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
 from compactor.orc.digests.digest import Digest, Digester
@@ -136,6 +137,23 @@ def why_whole(tail: Tail, manners: frozenset[Manner]) -> str | None:
     zones = sorted({zone for zone, _ in manners})
     if len(zones) > 1:  # as ORC's own merging leaves them
         return f"its stripes are of several time zones ({', '.join(zone or 'none' for zone in zones)})"
+    return None
+
+
+def why_apart(tail: Tail, table: HiveType, rule: ColumnRule) -> str | None:
+    """
+    Why the table's readers may read a file wrongly if another one's stripes lay beside its own; None: they don't.
+
+    Where a decimal became another type, ORC's reader takes the first value of a batch for all of them after a batch of
+    NULLs, if a stripe without any NULL follows it in the same file (ORC-1266; seen with Hive 3.1.3 to 4.1.0).
+
+    Args:
+        table: the row of the table's columns.
+        rule: how the table's readers find its columns in the file.
+    """
+    if changed := converted(tail.tree, table, rule, Kind.DECIMAL):
+        what = f"the decimals of {', '.join(changed)} have another type in the table, to which readers convert them"
+        return f"{what}; where several stripes follow each other they may read wrong values (ORC-1266)"
     return None
 
 

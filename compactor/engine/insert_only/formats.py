@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from compactor.acid.columns import ColumnRule
+from compactor.acid.types import row_type
 from compactor.concat import avro, text
 from compactor.errors import RefusedError, VerificationError
 from compactor.handles import RandomReader, Sink
@@ -41,6 +42,20 @@ class JoinOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAs:
+    """
+    How the table's readers read its files.
+
+    Args:
+        columns: the table's, (name, Hive type).
+        rule: how they find them in an ORC file.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    rule: ColumnRule
+
+
+@dataclass(frozen=True, slots=True)
 class JoinedFile:
     """
     A file that was written, with the check that compares it with its inputs.
@@ -67,12 +82,9 @@ def names_of(columns: Sequence[tuple[str, str]], rule: ColumnRule) -> tuple[str,
 class JoinableFormat(Protocol):
     """One format."""
 
-    def facts(self, reader: RandomReader, names: Sequence[str]) -> WholeFacts:
+    def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:
         """
         What a file is made of.
-
-        Args:
-            names: see `names_of`.
 
         Raises:
             RefusedError: the file isn't a sound one of this format.
@@ -129,12 +141,14 @@ class _Alone:
 
 
 class _Orc(_Alone):
-    def facts(self, reader: RandomReader, names: Sequence[str]) -> WholeFacts:
+    def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:
         if not reader.size:
             return WholeFacts("", ())
-        tail = orc.named(read_tail(reader), names)
+        written = read_tail(reader)
+        tail = orc.named(written, names_of(read_as.columns, read_as.rule))
         manners = orc.manners_of(reader, tail)
-        if (why := orc.why_whole(tail, manners)) is not None:
+        why = orc.why_whole(tail, manners) or orc.why_apart(written, row_type(read_as.columns), read_as.rule)
+        if why is not None:
             return WholeFacts("", whole=why)
         parts = tuple(PartFacts(*orc.stripe_sizes(tail, index)) for index in range(len(tail.stripes)))
         return WholeFacts(orc.family_of(tail, manners), parts, kept=orc.why_copied(tail))
@@ -178,7 +192,7 @@ class _Parquet:
     def facts(
         self,
         reader: RandomReader,
-        names: Sequence[str],  # noqa: ARG002 - of ORC's columns
+        read_as: ReadAs,  # noqa: ARG002 - of ORC's columns
     ) -> WholeFacts:
         footer = read_footer(reader)
         if footer.carried is not None:
@@ -230,7 +244,7 @@ class _Text(_Alone):
     def facts(
         self,
         reader: RandomReader,
-        names: Sequence[str],  # noqa: ARG002 - of ORC's columns
+        read_as: ReadAs,  # noqa: ARG002 - of ORC's columns
     ) -> WholeFacts:
         extension = extension_of(reader.name)
         kind = text.kind_of(extension)
@@ -254,7 +268,7 @@ class _Avro(_Alone):
     def facts(
         self,
         reader: RandomReader,
-        names: Sequence[str],  # noqa: ARG002 - of ORC's columns
+        read_as: ReadAs,  # noqa: ARG002 - of ORC's columns
     ) -> WholeFacts:
         return WholeFacts(avro.read_header(reader).family)
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from compactor.engine.inputs import READERS, open_input, require_length
-from compactor.engine.insert_only.formats import FORMATS, JoinableFormat, JoinOptions, names_of
+from compactor.engine.insert_only.formats import FORMATS, JoinableFormat, JoinOptions, ReadAs, names_of
 from compactor.engine.insert_only.tasks import WholeTask, apart, run_whole
 from compactor.engine.results import Checked, OutputFile
 from compactor.engine.staging.directory import at_once
@@ -41,27 +41,25 @@ def plan_insert_only(storage: Storage, selection: Selection, location: str, size
     """
     kind = FORMATS.get(selection.spec.file_format.name)
     small = [file for file in selection.files if 2 * file.length < sizes.file]
-    names = names_of(selection.spec.columns, selection.spec.columns_by)
-    facts = {} if kind is None or len(small) < 2 else _facts(storage, location, small, kind, names)
+    read_as = ReadAs(selection.spec.columns, selection.spec.columns_by)
+    facts = {} if kind is None or len(small) < 2 else _facts(storage, location, small, kind, read_as)
     return plan_whole_files(selection, location, facts, sizes)
 
 
 def _facts(
-    storage: Storage, location: str, files: Sequence[InputFile], kind: JoinableFormat, names: Sequence[str]
+    storage: Storage, location: str, files: Sequence[InputFile], kind: JoinableFormat, read_as: ReadAs
 ) -> dict[str, WholeFacts]:
-    asked = [partial(_facts_of, storage, location, kind, names, file) for file in files]
+    asked = [partial(_facts_of, storage, location, kind, read_as, file) for file in files]
     found = at_once(min(READERS, storage.side_by_side), asked)
     return {file.path: known for file, known in zip(files, found, strict=True)}
 
 
-def _facts_of(
-    storage: Storage, location: str, kind: JoinableFormat, names: Sequence[str], file: InputFile
-) -> WholeFacts:
+def _facts_of(storage: Storage, location: str, kind: JoinableFormat, read_as: ReadAs, file: InputFile) -> WholeFacts:
     with open_input(storage, location, file.path) as reader:
         require_length(file.path, reader.size, file.length)
         try:
             with parsing(file.path):
-                return kind.facts(reader, names)
+                return kind.facts(reader, read_as)
         except RefusedError as error:
             return WholeFacts("", whole=error.message)
 
