@@ -57,6 +57,7 @@ WITH wanted (relation, rights, hive) AS (VALUES
   ('CTLGS', 'SELECT', NULL),
   ('DATABASE_PARAMS', 'SELECT', NULL),
   ('DBS', 'SELECT', NULL),
+  ('MV_TABLES_USED', 'SELECT', 3),
   ('PARTITIONS', 'SELECT', NULL),
   ('PARTITION_KEYS', 'SELECT', NULL),
   ('PARTITION_KEY_VALS', 'SELECT', NULL),

@@ -1,7 +1,7 @@
 """Under which lists a finished compaction is cleaned, and what is forgotten afterwards."""
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import column, insert, table, update
 
 from compactor.errors import OwnershipLostError
 from compactor.metastore.clean.ready import Cleaning
@@ -115,6 +115,35 @@ def test_commits_of_a_dropped_table_are_forgotten_whole(database, hive):
     Cleaning(database).mark_cleaned(Queue(database).entry(number), gone=True)
     assert hive.rows(database.schema.completed_txn_components, "ctc_writeid") == []
     assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
+
+
+def read_by_a_view(database, hive, tbl_id):
+    """A materialized view in the catalog that reads a table."""
+    names = ("MV_CREATION_METADATA_ID", "CAT_NAME", "DB_NAME", "TBL_NAME", "MATERIALIZATION_TIME")
+    hive.change(insert(table("MV_CREATION_METADATA", *map(column, names))).values((1, "hive", "db", "view", 0)))
+    hive.change(insert(database.schema.mv_tables_used).values(mv_creation_metadata_id=1, tbl_id=tbl_id))
+
+
+def test_the_newest_update_of_a_table_with_a_view_stays_on_3_1(database_3, hive_3):
+    """
+    A rebuild of a materialized view asks Hive 3.1's COMPLETED_TXN_COMPONENTS alone whether rows went (HIVE-24840): of
+    each partition the newest update that was covered stays, and of tables without a view none.
+    """
+    for name in ("db.t", "db.other"):
+        tbl_id = hive_3.create_table(name, keys=(("p", "int"),))
+        if name == "db.t":
+            read_by_a_view(database_3, hive_3, tbl_id)
+        for operation in ("i", "d", "u", "i"):
+            _, covered = hive_3.write(name, "p=1", operation=operation)
+        _, other = hive_3.write(name, "p=2", operation="d")
+        _, later = hive_3.write(name, "p=1", operation="d")
+        number, _ = compacted(database_3, hive_3, f"{name}/p=1", write_id=covered)
+        cleaning = Cleaning(database_3)
+        cleaning.mark_cleaned(judged(cleaning, number).entry)
+    components = database_3.schema.completed_txn_components
+    left = hive_3.rows(components, "ctc_table", "ctc_partition", "ctc_writeid", "ctc_update_delete")
+    stays = [("t", "p=1", covered - 1, "Y"), ("t", "p=1", later, "Y"), ("t", "p=2", other, "Y")]
+    assert sorted(left) == [("other", "p=1", later, "Y"), ("other", "p=2", other, "Y"), *stays]
 
 
 def test_cleaned_twice_is_noticed(database, hive):

@@ -156,15 +156,34 @@ def forget_commits(connection: Connection, database: Database, entity: Entity, u
     Deletes them under each name that Hive may have stored for the partition, except names that may mean another
     partition: that one would never become a candidate again.
 
+    On 3.1 the newest one that updated or deleted stays where a materialized view reads the table: a rebuild asks this
+    table alone whether rows went since the last one, and else adds what is new and keeps what was deleted (HIVE-24840).
+    4.x also looks for compactions (GetMaterializationInvalidationInfoFunction).
+
     Args:
         up_to: only components with write ids at or below it; None: all.
     """
     schema = database.schema
     completed = schema.completed_txn_components
+    columns = completed.c
     where = [or_(false(), *(of_entity(completed, "ctc", named) for named in only_its(connection, schema, entity)))]
     if up_to is not None:
-        where.append(completed.c.ctc_writeid <= up_to)
+        where.append(columns.ctc_writeid <= up_to)
+        updated = columns.ctc_update_delete == "Y"
+        if _has_view(connection, schema, entity):
+            newest = connection.scalar(select(func.max(columns.ctc_writeid)).where(*where, updated))
+            if newest is not None:
+                where.append(not_(and_(updated, columns.ctc_writeid == newest)))
     connection.execute(delete(completed).where(*where))
+
+
+def _has_view(connection: Connection, schema: HiveSchema, entity: Entity) -> bool:
+    """Whether a materialized view of Hive 3.1 reads the table."""
+    if schema.mv_tables_used is None:
+        return False
+    used = schema.mv_tables_used.c
+    query = select(used.tbl_id).where(used.tbl_id.in_(_tbl_id(schema, entity)))
+    return connection.scalar(query.limit(1)) is not None
 
 
 def is_catalogued(connection: Connection, schema: HiveSchema, entity: Entity) -> bool:

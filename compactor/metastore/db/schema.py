@@ -38,8 +38,9 @@ class HiveSchema:
     """
     The tables of one metastore database under their real names; column keys are Hive's names in lower case.
 
-    A column that this generation doesn't have is missing from its table's `c`. `next_txn_id` exists on 3.1 only,
-    `txn_lock_tbl` on 4.x only, and the two history tables where the installation has them.
+    A column that this generation doesn't have is missing from its table's `c`. `next_txn_id` and
+    `mv_tables_used` are there on 3.1 only, `txn_lock_tbl` on 4.x only, and the two history tables where the
+    installation has them.
     """
 
     version: LayoutVersion
@@ -73,6 +74,7 @@ class HiveSchema:
     write_set: Table
     txn_to_write_id: Table
     next_write_id: Table
+    mv_tables_used: Table | None = None
     next_txn_id: Table | None = None
     txn_lock_tbl: Table | None = None
     min_history_level: Table | None = None
@@ -134,7 +136,6 @@ def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
     """Create the 4.x tables and the rows that Hive's own script seeds."""
     names = {spec.name: spec.name for spec in _SPECS}
     columns = {spec.name: {column.name for column in spec.columns} for spec in _SPECS}
-    del names["NEXT_TXN_ID"]
     schema = _build(dialect, LayoutVersion.HIVE_4, EMBEDDED_VERSION, names, columns)
     with engine.begin() as connection:
         schema.metadata.create_all(connection)
@@ -201,7 +202,7 @@ def _build(
     tables = {
         spec.name.lower(): _table(dialect, metadata, spec, names, columns[spec.name])
         for spec in _SPECS
-        if spec.name in names
+        if spec.name in names and (spec.need is not Need.HIVE_3 or version is LayoutVersion.HIVE_3)
     }
     del tables["version"]
     return HiveSchema(version=version, schema_version=hint, metadata=metadata, **tables)

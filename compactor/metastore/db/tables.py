@@ -145,6 +145,12 @@ CATALOG = (
         catalog=True,
         unique=(("TBL_NAME", "DB_ID"),),
     ),
+    TableDefinition(
+        "MV_TABLES_USED",
+        (_number("MV_CREATION_METADATA_ID", null=False), _number("TBL_ID", null=False)),
+        Need.HIVE_3,
+        catalog=True,
+    ),
     _parameters("TABLE_PARAMS", "TBL_ID"),
     TableDefinition(
         "PARTITIONS",
