@@ -2,8 +2,8 @@
 
 import pytest
 
-from compactor.acid.columns import ColumnRule, by_place, nameless
-from compactor.acid.types import parse_hive_type
+from compactor.acid.columns import ColumnRule, by_place, converted, nameless
+from compactor.acid.types import Kind, parse_hive_type
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,29 @@ def test_how_columns_are_found(rule, row, found_by_place):
 def test_a_row_without_columns_has_names():
     """A file without columns isn't one of nameless ones."""
     assert not nameless(parse_hive_type("struct<>"))
+
+
+@pytest.mark.parametrize(
+    ("file", "table", "position", "name"),
+    [
+        ("a:int,n:decimal(10,2)", "a:int,n:decimal(10,2)", (), ()),
+        ("a:int,n:decimal(10,2)", "a:bigint,n:decimal(12,2)", ("n",), ("n",)),
+        ("a:int,n:decimal(10,2)", "a:int,n:string", ("n",), ("n",)),
+        ("n:decimal(10,2)", "m:decimal(12,2)", ("m",), ()),
+        ("n:decimal(10,2),m:decimal(5,0)", "m:decimal(10,2),n:decimal(5,0)", (), ("m", "n")),
+        ("n:decimal(10,2)", "n:decimal(10,2),more:decimal(3,1)", (), ()),
+        ("s:struct<n:decimal(10,2)>", "s:struct<o:int,n:decimal(12,2)>", ("s.n",), ("s.n",)),
+        ("l:array<decimal(10,2)>", "l:array<decimal(12,2)>", ("l",), ("l",)),
+        ("m:map<string,decimal(1,0)>", "m:map<string,decimal(2,0)>", ("m",), ("m",)),
+        ("n:array<decimal(10,2)>", "n:string", (), ()),
+    ],
+)
+def test_which_columns_are_converted(file, table, position, name):
+    """
+    Those that a reader takes from a decimal of another type, at any depth; with readers of both kinds in the site, what
+    either of them converts.
+    """
+    file, table = parse_hive_type(f"struct<{file}>"), parse_hive_type(f"struct<{table}>")
+    assert converted(file, table, ColumnRule.POSITION, Kind.DECIMAL) == position
+    assert converted(file, table, ColumnRule.NAME, Kind.DECIMAL) == name
+    assert set(converted(file, table, ColumnRule.BOTH, Kind.DECIMAL)) == {*position, *name}
