@@ -5,13 +5,13 @@ Planning reads tails and delete events on the driver. A first job recodes chunks
 puts together the buckets that were cut into several chunks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.names import DirKind
-from compactor.acid.types import row_type
+from compactor.acid.types import ACID_NAMES, row_type
 from compactor.engine.delete_files import Deletes
 from compactor.engine.inputs import file_facts, read_tails
 from compactor.engine.output_format import output_format
@@ -19,6 +19,7 @@ from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.buckets import run_task
 from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, work_of
 from compactor.engine.verify.at_once import run_and_verify
+from compactor.errors import RefusedError
 from compactor.orc.format.tail import Tail
 from compactor.orc.writing.output import compatible
 from compactor.planning.document import Action, CompactionPlan, DeleteScope, FileRole
@@ -26,11 +27,27 @@ from compactor.planning.format import choose_format
 from compactor.planning.plan import plan, prepare
 from compactor.planning.segments import Sizes
 from compactor.planning.select import Selection
+from compactor.reasons import Reason
 from compactor.spark.submitter import JobName, Submitter
 from compactor.storage.base import Storage
 
 AT_ONCE_BYTES: Final = 16 << 20
 """Bytes of inputs up to which one job writes the result and checks it."""
+
+
+def _require_telling_names(names: Sequence[str]) -> None:
+    """
+    Refuse a table whose columns are called as those of a full ACID file: Hive reads its original files, but neither
+    reads nor writes ACID files of such a table.
+
+    Raises:
+        RefusedError: UNSUPPORTED_FORMAT.
+
+    Source: ORC's SchemaEvolution.checkAcidSchema, which doesn't look at letters' case.
+    """
+    if [name.lower() for name in names] == [name.lower() for name in ACID_NAMES]:
+        what = f"the table's columns have the names of a full ACID file's own columns ({', '.join(names)})"
+        raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{what}: Hive can't read such a table from ACID files")
 
 
 def plan_full_acid(
@@ -45,6 +62,7 @@ def plan_full_acid(
     Raises:
         RefusedError: with its reason; nothing was written.
     """
+    _require_telling_names([name for name, _ in selection.spec.columns])
     wanted = [file for file in selection.all_files if not file.empty]
     reads = read_tails(storage, location, wanted, zones=selection.layout is LayoutVersion.HIVE_3)
     tails: dict[str, Tail] = {read.file.path: read.tail for read in reads if read.tail is not None}

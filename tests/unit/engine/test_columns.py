@@ -3,21 +3,24 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
+import pyarrow.orc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compactor.acid.columns import ColumnRule, column_rule, disputed, places, unread
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.acid.types import parse_hive_type
+from compactor.acid.types import ACID_NAMES, parse_hive_type
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.errors import VerificationError
+from compactor.errors import RefusedError, VerificationError
 from compactor.orc.digests.moved import SourceIds
 from compactor.orc.writing import schema_evolution
+from compactor.reasons import Reason
 from tests import compacting, strategies
 from tests.columns import FIRST, ChangingTable, refused_for_its_columns
-from tests.compacting import Attempt
+from tests.compacting import Attempt, compact_directory
 from tests.reference.compare import read_directory, schema_of
 
 RENAMED = [("rename", 1, "e"), ("add", "b"), ("insert",)]
@@ -140,3 +143,18 @@ def test_values_that_move_are_found(warehouse, monkeypatch, fault):
     with pytest.raises(VerificationError, match="would hold other values than the table's readers take from the file"):
         attempt.run()
     assert [name for name in attempt.names() if not name.startswith(".")] == before
+
+
+def test_a_table_with_the_names_of_acid_columns_is_refused(tmp_path):
+    """
+    Hive reads its original files, and neither reads nor writes ACID files of it: ORC takes its rows for events
+    (`checkAcidSchema`).
+    """
+    names = [name.lower() for name in ACID_NAMES]
+    for number in range(2):
+        rows = pa.table({name: pa.array([number], pa.int32()) for name in names})
+        pa.orc.write_table(rows, str(tmp_path / f"{number:06}_0"))
+    with pytest.raises(RefusedError, match="names of a full ACID file's own columns") as refused:
+        compact_directory(tmp_path, [(name, "int") for name in names])
+    assert refused.value.reason is Reason.UNSUPPORTED_FORMAT
+    assert not list(tmp_path.glob("base_*"))
