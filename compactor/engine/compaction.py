@@ -68,6 +68,11 @@ class Compaction:
         """
 
     @property
+    def was_discarded(self) -> bool:
+        """Whether its staging directory was there, and isn't any more."""
+        return self.may_have_staged and not self.storage.exists(self._staging.root)
+
+    @property
     def sizes(self) -> Sizes:
         stripe, memory = int(self._settings.recode.target_stripe_bytes), task_memory(self._settings, self.job.resources)
         return Sizes(

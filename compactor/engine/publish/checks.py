@@ -2,12 +2,13 @@
 The last checks of every way of publishing: the inputs are unchanged, and no other result would be read beside this one.
 """
 
+import uuid
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
-from compactor.acid.names import TRASH_PREFIX, AcidDir, MalformedNameError, parse_dir
+from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, AcidDir, MalformedNameError, parse_dir
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest
 from compactor.errors import RefusedError, RivalError
@@ -48,21 +49,42 @@ class LastLook:
                     f"{self._request.entry.entity}: {file.path} was replaced or changed; nothing was published",
                 )
 
-    def check_names(self, plan: CompactionPlan, manifest: Manifest, known: Collection[str]) -> None:
+    def check_names(self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], staging: str) -> None:
         """
-        Look once more, at names alone and so at once, while no other compaction can publish here: all directories with
-        inputs are there, and none came since the listing that would be read beside this result.
+        Look once more, at names alone and so at once, when no other compaction can publish here any more: all
+        directories with inputs are there, and none came since the listing that would be read beside this result.
+
+        Args:
+            staging: the name of this attempt's staging directory.
 
         Raises:
             RefusedError, RivalError: as `check_inputs` and `clear_range`.
         """
-        names = self._storage.directories(self._request.location)
+        names = self.alone_with(staging)
         inside = {file.path.partition("/")[0] for file in plan.inputs if "/" in file.path}
         if gone := sorted(inside.difference(names)):
             raise RefusedError(
                 Reason.INPUT_CHANGED, f"{self._request.entry.entity}: {gone[0]} is gone; nothing was published"
             )
         self.clear_range(manifest, names, known)
+
+    def alone_with(self, staging: str) -> Collection[str]:
+        """
+        Take away the staging directories of all other attempts in the place; returns the names that are left there.
+
+        Then no rename of theirs can come later, however long they stood still after their own look, and whatever they
+        held has been lost. Of two that do this at once at most one publishes: the staging directory of each was there
+        before its look.
+        """
+        location = self._request.location
+        while True:
+            names = self._storage.directories(location)
+            others = [name for name in names if name.startswith(STAGING_PREFIX) and name != staging]
+            if not others:
+                return names
+            for name in others:
+                aside = join(location, f"{TRASH_PREFIX}gone-{uuid.uuid4().hex[:8]}-delete")
+                self._storage.withdraw(join(location, name), aside)
 
     def clear_range(self, manifest: Manifest, names: Collection[str], known: Collection[str]) -> None:
         """

@@ -60,13 +60,15 @@ class RenamePublisher:
     ) -> None:
         """
         Rename a directory. On Hive 3.1 the rename is the commit. Another compaction of ours may have published since the
-        listing, which takes as long as there are files; so the names are looked at again where none can any more.
+        listing, which takes as long as there are files; so the names are looked at again where none can any more: the
+        rows of its entry are locked, and its staging directory is gone.
         """
         if alone is None:
             self._rename(manifest)
             return
+        self._last.alone_with(self._staging.name)  # before the rows are locked: a removal may take long
         with alone() as still:
-            self._last.check_names(plan, manifest, known)
+            self._last.check_names(plan, manifest, known, self._staging.name)
             still()
             self._rename(manifest)
 

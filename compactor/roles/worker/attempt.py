@@ -21,7 +21,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.compaction import Compaction, Published
 from compactor.engine.request import CompactionRequest
 from compactor.engine.verify.result import Verified
-from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError, RivalError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.commits import committed
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
@@ -123,7 +123,23 @@ class Attempt:
         except (RefusedError, CancelledError, FileNotFoundError) as error:
             if not isinstance(error, RefusedError) or error.reason in _MISSING:
                 require_there(self._services, self.entry.entity, facts, storage)
+                self._require_not_displaced(error)
             raise
+
+    def _require_not_displaced(self, error: Exception) -> None:
+        """
+        On Hive 3.1 a compaction that publishes takes the staging directories of all others of the place away
+        (`engine.publish`): then this one comes again later.
+
+        Raises:
+            RivalError: so it was.
+        """
+        compaction = self._compaction
+        published = self.visible or self._services.hive_4
+        if not published and compaction is not None and compaction.was_discarded and self._is_ours():
+            raise RivalError(
+                f"{self.entry.entity}: another compaction of the place has taken its files away"
+            ) from error
 
     def _run(self, facts: EntryFacts, storage: Storage) -> Compacted | LeftToCleaner:
         services, entry = self._services, self.entry

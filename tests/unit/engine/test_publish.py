@@ -212,6 +212,20 @@ def test_what_another_compaction_published_since_the_listing_is_seen(warehouse, 
     assert attempt.plan().names[0] not in attempt.names()
 
 
+def test_staging_directories_of_others_go_before_the_last_look(warehouse, table):
+    """
+    Also of one that came meanwhile: after its look no rename of another attempt can come, whatever became of the locks
+    that hold others off.
+    """
+    storage = Listing()
+    attempt = ready(warehouse, table, storage=storage)
+    others = [attempt.location / f".compactor-{number}-0123abcd" / "out" / "base_0000009" for number in (8, 9)]
+    others[0].mkdir(parents=True)
+    publish(attempt, alone=lambda: storage.alone(lambda: others[1].mkdir(parents=True)))
+    assert not any(other.parent.parent.exists() for other in others)
+    assert attempt.plan().names[0] in attempt.names()
+
+
 def test_an_input_that_went_since_the_listing_is_missed(warehouse, table):
     """As before: what another compaction replaced may have been cleaned."""
     storage = Listing()
