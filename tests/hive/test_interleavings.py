@@ -18,6 +18,7 @@ from tests.hive.java import UnavailableError as NoJavaError
 from tests.hive.lane.lane import Lane
 from tests.hive.lane.model import Statement, Turns
 from tests.hive.party import HiveError
+from tests.hive.played.worker import RENAME, SteppedWorker, stand_before_renames
 from tests.metastore.databases import parties, postgres  # noqa: F401 - fixtures
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
@@ -113,6 +114,74 @@ def test_two_requests_at_once(lane_on):
     second, _ = _work_on_both(lane)
     assert second == "nothing is queued"
     _until_nothing_waits(lane)
+
+
+@pytest.mark.timeout(0)
+def test_a_compaction_opened_before_another_one_was_committed(lane_on, monkeypatch):
+    """
+    Its lists are taken after that commit, so it takes in the other's result; its transaction isn't above the other's
+    CQ_NEXT_TXN_ID. A reader that began between the two commits keeps its files when the other's entry is cleaned, also
+    where Hive keeps no MIN_HISTORY_LEVEL (metastore.txn.use.minhistory.level=false).
+    """
+    lane = lane_on("4.0.0")
+    monkeypatch.setattr("compactor.metastore.compaction_queue.claims.places_at_work", lambda *_: frozenset())
+    for _ in range(2):
+        lane.write(INSERT)
+    lane.ask(0, True)
+    lane.work()
+    lane.clean()
+    for _ in range(2):
+        lane.write(INSERT)
+    lane.ask(0, False)
+    first = SteppedWorker(lane.world, 1, (steps.WORKER_PUBLISHED,))
+    assert first.start() == steps.WORKER_PUBLISHED
+    lane.ask_in_capitals(0, True)
+    second = SteppedWorker(lane.world, 2, (steps.WORKER_LOCKED,))
+    assert second.start() == steps.WORKER_LOCKED
+    assert first.go_on() is None
+    lane.read()
+    lane.hive.change(lane.hive.schema.min_history_level.delete())
+    assert second.go_on() is None
+    assert ": published base_" in second.sentence
+    lane.clean()
+    lane.check_readers()
+    assert "cleaned 1 entry" in lane.told[-1]
+    lane.read_no_more(0)
+    _until_nothing_waits(lane)
+    assert [path.name[:12] for path in lane.location.iterdir()] == ["base_0000004"]
+
+
+@pytest.mark.timeout(0)
+def test_a_worker_that_lost_its_locks_before_its_rename(lane_on, monkeypatch):
+    """
+    On Hive 3.1 the server has given its locks away while it stood still after its last look. Another one publishes what
+    lies across its result: its rename finds no source, and its entry is given back.
+    """
+
+    @contextlib.contextmanager
+    def lost(database, take, _):
+        with database.transaction() as connection:
+            take(connection)
+        yield lambda: None
+
+    lane = lane_on("3.1.0")
+    monkeypatch.setattr("compactor.metastore.compaction_queue.claims.places_at_work", lambda *_: frozenset())
+    monkeypatch.setattr(Database, "holding", lost)
+    stand_before_renames(monkeypatch)
+    for _ in range(3):
+        lane.write(INSERT)
+    lane.ask(0, True)
+    first, second = SteppedWorker(lane.world, 1, (RENAME,)), SteppedWorker(lane.world, 2, ())
+    assert first.start() == RENAME
+    lane.write(INSERT)
+    lane.ask_in_capitals(0, False)
+    assert second.start() is None
+    assert ": published delta_0000001_0000004" in second.sentence
+    assert first.go_on() is None
+    assert ": given back: db.t: another compaction of the place has taken its files away" in first.sentence
+    lane.check()
+    _until_nothing_waits(lane)
+    assert not lane.world.services.queue.entries()
 
 
 def _with_a_reader_of_a_minor(lane):

@@ -279,6 +279,7 @@ class Cleaning:
                 state,
                 readers,
                 first=first.get(entry.entity, entry),
+                later=_later(entry, alike.get(entry.entity, ())),
                 sight=self._sights[entry.id],
                 tried=entry.id in seen,
                 now=now,
@@ -393,6 +394,7 @@ class Cleaning:
         readers: Readers,
         *,
         first: QueueEntry,
+        later: Collection[int],
         sight: Sight,
         tried: bool,
         now: int,
@@ -418,6 +420,8 @@ class Cleaning:
         blockers += readers.open_at(entry.entity, committed_at)
         blockers += tuple(self._locks(entry, readers, sight, committed_at))
         txns = readers.capped(min(committed_at, horizon - 1))
+        if hidden := [txn_id for txn_id in later if txn_id <= txns.high_watermark]:
+            txns = replace(txns, open=(*txns.open, *hidden))
         if not blockers and entry.location is None and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
             blockers += tuple(readers.began_while_open(entry.entity, entry.txn_id))
         return ReadyEntry(entry, txns, blockers)
@@ -478,3 +482,24 @@ class Cleaning:
         """Delete the rows that put off the cleaning of aborts: an ordinary cleaning supersedes them."""
         queue = self._schema.compaction_queue
         connection.execute(delete(queue).where(queue.c.cq_type == "c", of_entity(queue, "cq", entity)))
+
+
+def _later(entry: QueueEntry, alike: Collection[QueueEntry]) -> list[int]:
+    """
+    Transactions of other ready entries of the same place that were committed after this one: for it they replace
+    nothing, and each of their own entries removes what they replaced.
+
+    The transaction may be older than this entry's CQ_NEXT_TXN_ID, if it was open at that time: a reader that began
+    before its commit isn't waited for here. An entry without CQ_NEXT_TXN_ID (a rebalance) may be either.
+    Source: docs/protocol.md, *Hive 4: only what no open transaction may read*.
+    """
+    if len(alike) < 2:
+        return []
+    own = entry.next_txn_id
+    return [
+        other.txn_id
+        for other in alike
+        if other.id != entry.id
+        and other.txn_id
+        and (own is None or other.next_txn_id is None or other.next_txn_id > own)
+    ]

@@ -95,6 +95,7 @@ COUNTEREXAMPLES = {
         "held-inside",
         "aborted-only",
         "first-commit",
+        "later-results",
         "revoked-ended",
         "revoked-counts",
         "attempt-marked",

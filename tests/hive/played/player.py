@@ -54,6 +54,8 @@ class Player:
         self._of_entry: dict[int, HivesWorker] = {}
         self._after = None
         self._stops = (*_STOPS, RENAME) if scene.steps else _STOPS
+        if scene.opens:
+            self._stops = (*self._stops, steps.WORKER_LOCKED)
         self._numbers = iter(range(1, _NEVER))
         self._sweep(False)
         for _ in range(scene.base):
@@ -225,6 +227,13 @@ class Player:
         name = f"{NAME}/{partition}" if partition else NAME
         self.entries[entry] = self.lane.hive.queued(name, state="i", type=_KINDS[kind])
 
+    def act_claim(self, entry):
+        """It has its transaction and its lock, and takes its lists later."""
+        worker = self._started(entry)
+        if self._state(entry) != "w":
+            raise CannotPlayError(f"not claimed: {worker.sentence}")
+        self.workers[entry] = worker
+
     def act_plan(self, entry, results):
         worker = self._started(entry)
         if self._state(entry) != "w":
@@ -232,7 +241,10 @@ class Player:
         self.workers[entry] = worker
 
     def _started(self, entry):
-        """A worker that has claimed this entry, and stands before its last look."""
+        """A worker that has claimed this entry, and stands before its last look, or before it takes its lists."""
+        if (worker := self.workers.pop(entry, None)) is not None:
+            worker.go_on()
+            return worker
         with self._waiting_alone(entry):
             worker = SteppedWorker(self.lane.world, next(self._numbers), self._stops)
             self._every_worker.append(worker)

@@ -41,7 +41,9 @@ def may_be_cleaned(scene: Scene, state: State, entry: Entry) -> Lists | None:
         if any(number <= limit for number in opened):
             return None
         lists = lists_now(state, entry.next)
-        return lists._replace(high=min(lists.high, entry.covered))
+        later = [other.txn for other in alike if other.next > entry.next and not scene.lacks("later-results")]
+        hidden = tuple(sorted({*lists.txns_open, *later}))
+        return lists._replace(high=min(lists.high, entry.covered), txns_open=hidden)
     if not scene.lacks("at-work") and any(
         other.place == entry.place and other.state in AT_WORK for other in state.entries
     ):

@@ -35,6 +35,8 @@ class Scene:
         sweeps: aborted writes are swept and forgotten apart from compactions.
         late_readers: a reader may list later than it took its snapshot (Hive 3.1).
         steps: last look and renames are steps of their own.
+        opens: so is the opening of a compaction's transaction, before its lists are taken (Hive 4).
+        paused: a worker may stand still for so long that the server gives its locks away (Hive 3.1).
         begins: words with which the first actions of each history begin.
         switches: rules that are taken away.
     """
@@ -59,6 +61,8 @@ class Scene:
     sweeps: bool = False
     late_readers: bool = False
     steps: bool = False
+    opens: bool = False
+    paused: bool = False
     begins: tuple[str, ...] = ()
     switches: frozenset[str] = frozenset()
 
@@ -105,6 +109,7 @@ class Switch:
 
 _INSERTED = ("begin insert", "write", "commit")
 _MINOR_BESIDE_A_READER = (*_INSERTED, *_INSERTED, "ask minor", "read", "plan", "publish", "commit-compaction")
+_TWO_ASKED = (*_INSERTED, *_INSERTED, "ask minor", "ask major")
 
 SWITCHES: dict[str, Switch] = {
     "commit-order": Switch(
@@ -127,6 +132,10 @@ SWITCHES: dict[str, Switch] = {
         "a result that lacks the rows of one input is published: nothing compares",
         Scene(4, writes=2, readers=0),
         "HIVE-23703",
+    ),
+    "later-results": Switch(
+        "an entry is cleaned of what a later compaction replaced, whose transaction was opened before this one's commit",
+        Scene(4, base=1, writes=2, readers=1, entries=2, twice=True, opens=True, begins=_TWO_ASKED),
     ),
     "aborted-only": Switch(
         "the cleaning of aborted writes also removes what was replaced, whatever readers there are",
@@ -164,6 +173,12 @@ SWITCHES: dict[str, Switch] = {
     "locked-look": Switch(
         "between a worker's last look and its rename another one looks and renames (Hive 3.1)",
         Scene(3, writes=3, readers=0, entries=2, twice=True, steps=True),
+        beside=("other-staging",),
+    ),
+    "other-staging": Switch(
+        "a worker leaves the staging directory of another one, which stands still after its last look, and has lost "
+        "its locks (Hive 3.1)",
+        Scene(3, writes=3, readers=0, entries=2, twice=True, steps=True, paused=True),
     ),
     "seen-after-death": Switch(
         "a first observation counts for what a worker renamed later, which died before it marked its entry (Hive 3.1)",
@@ -229,7 +244,7 @@ SWITCHES: dict[str, Switch] = {
 """Each rule of the protocol that a search shows to be needed; docs/protocol.md says what it is for."""
 
 SCENES: dict[str, Scene] = {
-    "two entries": Scene(4, writes=3, readers=1, entries=2, twice=True, steps=True),
+    "two entries": Scene(4, writes=3, readers=1, entries=2, twice=True, steps=True, opens=True),
     "late writers": Scene(4, writes=3, readers=1, zombies=True, sweeps=True, kinds=("insert", "overwrite")),
     "deletes and deaths": Scene(4, writes=3, readers=1, deaths=True, steps=True, kinds=("insert", "delete")),
     "streams": Scene(4, writes=4, readers=1, sweeps=True, kinds=("insert", "batch")),

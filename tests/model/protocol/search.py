@@ -154,7 +154,7 @@ def normal(state: State) -> State:
         used |= {reader.txn, lists.txn_high, *kept.txns_open, *kept.txns_aborted}
         met.append(reader._replace(lists=kept))
     for entry in state.entries:
-        used |= {entry.txn, entry.next}
+        used |= {entry.txn, entry.next, *entry.beside}
         used.update(one.txn for one in (*entry.results, *entry.inputs, *entry.replaced))
         if entry.sight is not None:
             used.add(entry.sight.txn_high)
@@ -194,6 +194,7 @@ def normal(state: State) -> State:
                 id=at,
                 txn=new[entry.txn],
                 next=new[entry.next],
+                beside=tuple(new[number] for number in entry.beside),
                 inputs=renamed(entry.inputs),
                 replaced=renamed(entry.replaced),
                 results=renamed(entry.results),

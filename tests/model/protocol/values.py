@@ -111,11 +111,14 @@ class Entry(NamedTuple):
     A row of COMPACTION_QUEUE.
 
     Args:
-        state: initiated, working (planned), looked (after its last look), half (one of two renames is done),
-            published, ready.
+        state: initiated, opened (claimed, its transaction is open), working (planned), looked (after its last look),
+            displaced (another one took its staging directory away), half (one of two renames is done), published,
+            ready.
         worker: ours or hive.
         covered: its highest write id.
+        txn: of its compaction, also once that is committed (Hive 4).
         next: CQ_NEXT_TXN_ID.
+        beside: compactions that were open when its lists were taken.
         replaced: what its plan found replaced or aborted.
     """
 
@@ -127,6 +130,7 @@ class Entry(NamedTuple):
     covered: int = 0
     txn: int = 0
     next: int = 0
+    beside: tuple[int, ...] = ()
     inputs: frozenset[Directory] = frozenset()
     replaced: frozenset[Directory] = frozenset()
     results: tuple[Directory, ...] = ()

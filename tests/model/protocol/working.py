@@ -13,7 +13,7 @@ from tests.model.protocol.scene import Scene
 from tests.model.protocol.values import Action, Directory, Entry, Late, Lists, State, Txn, bit, numbers, span
 
 Moves = Iterator[tuple[Action, State]]
-AT_WORK = frozenset({"working", "looked", "half", "published"})
+AT_WORK = frozenset({"opened", "working", "looked", "displaced", "half", "published"})
 """What stands as `working` in the queue."""
 
 
@@ -47,6 +47,8 @@ def workers(scene: Scene, state: State) -> Moves:
     for entry in state.entries:
         if entry.state == "initiated":
             yield from _claimed(scene, state, entry)
+        elif entry.state == "opened":
+            yield from _planned(scene, state.without_txn(entry.txn), state, entry)
         elif entry.state in AT_WORK:
             if entry.worker == "hive":
                 yield from _hives(scene, state, entry)
@@ -64,10 +66,21 @@ def _claimed(scene: Scene, state: State, entry: Entry) -> Moves:
         number = state.next_txn
         begun = state._replace(next_txn=number + 1, txns=(*state.txns, Txn(number, "compaction")))
         entry = entry._replace(txn=number, next=number)
+    if scene.opens:
+        yield Action("claim", (entry.id,)), begun.put_entry(entry._replace(state="opened", worker="ours"))
+    else:
+        yield from _planned(scene, state, begun, entry)
+
+
+def _planned(scene: Scene, before: State, begun: State, entry: Entry) -> Moves:
+    """Lists are taken, and the place is listed. `before`: as it is without the attempt's transaction."""
+    state = before
     plan = planned(scene, begun, entry)
     if plan is None:
         yield Action("refuse", (entry.id,)), state.without_entry(entry.id)
         return
+    if scene.hive == 4:
+        entry = entry._replace(beside=lists_now(state).txns_open)
     if not plan.results:
         if _another(state, entry, "hive") or _revoked_and_alive(scene, state, entry):
             yield Action("refuse", (entry.id,)), state.without_entry(entry.id)
@@ -223,7 +236,10 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
         if not _last_look(scene, state, entry):
             yield Action("refuse-last", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
         elif scene.steps:
-            yield Action("look", (entry.id,)), state.put_entry(entry._replace(state="looked"))
+            yield (
+                Action("look", (entry.id,)),
+                _displacing(scene, state, entry).put_entry(entry._replace(state="looked")),
+            )
         else:
             yield Action("publish", (entry.id, entry.results)), _published(state, entry, entry.results)
     elif entry.state == "looked":
@@ -235,6 +251,8 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
             yield Action("publish-first", (entry.id, first)), _published(state, entry, first, "half")
         else:
             yield Action("publish", (entry.id, entry.results)), _published(state, entry, entry.results)
+    elif entry.state == "displaced":
+        yield Action("give-way", (entry.id,)), state.without_entry(entry.id)
     elif entry.state == "half":
         yield Action("publish", (entry.id, entry.results[:1])), _published(state, entry, entry.results[:1])
         if scene.lacks("both-renames"):
@@ -252,10 +270,23 @@ def _waits_for_rows(scene: Scene, state: State, entry: Entry) -> bool:
     On Hive 3.1 a worker locks the rows of its place's entries from its last look to its rename: whoever takes a step
     with one of them waits. A new entry may be asked for, and claimed, but not published.
     """
-    if scene.hive == 4 or scene.lacks("locked-look"):
+    if scene.hive == 4 or scene.paused or scene.lacks("locked-look"):
         return False
     alike = [other for other in state.entries if other.id != entry.id and other.place == entry.place]
     return any(other.state in {"looked", "half"} for other in alike)
+
+
+def _displacing(scene: Scene, state: State, entry: Entry) -> State:
+    """
+    On Hive 3.1 the last look takes away the staging directories of others in the place. Those that haven't looked yet
+    may have made theirs later, and see the result when they look.
+    """
+    if scene.hive == 4 or scene.lacks("other-staging"):
+        return state
+    for other in state.entries:
+        if other.id != entry.id and other.place == entry.place and other.state == "looked":
+            state = state.put_entry(other._replace(state="displaced"))
+    return state
 
 
 def _last_look(scene: Scene, state: State, entry: Entry) -> bool:
@@ -304,7 +335,7 @@ def _may_commit(scene: Scene, state: State, entry: Entry) -> bool:
     alike = [other for other in state.entries if other.id != entry.id and other.place == entry.place]
     if _another(state, entry, "hive") or _revoked_and_alive(scene, state, entry):
         return False
-    return not any(other.state == "ready" and other.next >= entry.txn for other in alike)
+    return not any(other.state == "ready" and (other.txn in entry.beside or other.txn > entry.txn) for other in alike)
 
 
 def _in_the_way(one: Directory, result: Directory, entry: Entry) -> bool:
@@ -328,7 +359,7 @@ def _published(state: State, entry: Entry, results: tuple[Directory, ...], word:
 
 def _ended(scene: Scene, state: State, entry: Entry) -> State:
     """On Hive 4 entry and transaction end together; on 3.1 only the entry does."""
-    done = entry._replace(state="ready", inputs=frozenset(), replaced=frozenset(), results=(), worker="", txn=0)
+    done = entry._replace(state="ready", inputs=frozenset(), replaced=frozenset(), results=(), beside=(), worker="")
     if scene.hive == 3:
         return state.put_entry(done)
     after = state.without_txn(entry.txn)
