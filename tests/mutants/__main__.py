@@ -14,6 +14,7 @@ import importlib
 import json
 import math
 import os
+import shutil
 import sys
 import time
 from collections import Counter
@@ -24,10 +25,11 @@ from typing import Final
 import pytest
 
 from tests.mutants.changes import ROOT, Mutant, drawn, every, modules, mutant
-from tests.mutants.reach import KEPT, Map, Reach
+from tests.mutants.reach import Map, Reach
 from tests.mutants.session import (
     ENDLESS,
     KILLED,
+    RUN,
     SURVIVED,
     UNREACHED,
     Imported,
@@ -67,7 +69,7 @@ class Judge:
         self._map = Map(options.examples)
         self._reaches: list[Reach] = []
         self._users: dict[str, list[tuple[str, int]]] = {}
-        self.ends = Path(KEPT / "ends")
+        self.ends = RUN / "ends"
 
     def session(self, drawn_ones: list[Mutant], files: list[Path], packages: Iterable[str]) -> None:
         """Everything that one collection of the tests can do: in a child, for the parent must not import them."""
@@ -98,7 +100,7 @@ class Judge:
         console = os.fdopen(os.dup(1), "w")
         end = forked(lambda _: self._pytest(files, Session(self._options.examples, then)), "session", math.inf)
         if end != SURVIVED:
-            raise SystemExit((KEPT / "session.out").read_text())
+            raise SystemExit((RUN / "session.out").read_text())
 
     def _pytest(self, files: Iterable[Path], session: Session) -> None:
         code = pytest.main(
@@ -192,7 +194,7 @@ def main() -> None:
     asked.add_argument("--examples", type=int, default=25, help="most examples of a property, as long as it is quick")
     asked.add_argument("--these", nargs="*", default=[], help="these mutants alone, by name: MODULE#NUMBER")
     options = asked.parse_args()
-    KEPT.mkdir(parents=True, exist_ok=True)
+    RUN.mkdir(parents=True, exist_ok=True)
     for library in LIBRARIES:
         importlib.import_module(library)
     packages = list(dict.fromkeys(options.packages or SUITES))
@@ -224,6 +226,7 @@ def main() -> None:
         print(f"{package}: " + ", ".join(f"{counts[key]} {key[1]}" for key in sorted(counts) if key[0] == package))
     dead = sum(number for (_, end), number in counts.items() if end in _DEAD)
     print(f"{dead} of {len(chosen)} killed")
+    shutil.rmtree(RUN)
 
 
 def _test_files(name: str) -> list[Path]:

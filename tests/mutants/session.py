@@ -35,6 +35,8 @@ KILLED, SURVIVED, UNREACHED, ENDLESS, TOO_LONG, BROKEN = (
     "too long",
     "broken",
 )
+RUN: Final = KEPT / f"run-{os.getpid()}"
+"""What the children of this process write."""
 _FAILED: Final = 71
 _PATIENCE_SECONDS: Final = 900
 """Of a wall clock, for a child: only one that waits for ever, or a machine that is very busy, takes so long."""
@@ -70,7 +72,7 @@ def forked(work: Callable[[Path], None], name: str = "child", patience: float = 
             return ended(child, patience)
         try:
             os.setsid()
-            out = os.open(KEPT / f"{name}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            out = os.open(RUN / f"{name}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(out, 1)
             os.dup2(out, 2)
             resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
@@ -186,7 +188,7 @@ class Session:
 
         end = forked(work, "record", math.inf)
         if end != SURVIVED:
-            raise SystemExit((KEPT / "record.out").read_text())
+            raise SystemExit((RUN / "record.out").read_text())
 
     def judged(self, mutant: Mutant, tests: list[str]) -> str | None:
         """Run the tests on a mutant whose functions are swapped; nothing, if that can't be."""
