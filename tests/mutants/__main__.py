@@ -48,7 +48,7 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
         ),
     ),
     "engine/publish": ("unit/engine/test_publish*.py",),
-    "engine/verify": ("unit/engine/test_verify.py", "unit/engine/test_judged.py"),
+    "engine/verify": ("unit/engine/test_verify*.py", "unit/engine/test_judged.py"),
     "orc/writing": ("unit/orc",),
     "parquet": ("unit/parquet", "unit/engine/test_foreign_files.py"),
 }
