@@ -69,11 +69,6 @@ class Mutant:
         names = self.path.relative_to(ROOT).with_suffix("").parts
         return ".".join(names[:-1] if names[-1] == "__init__" else names)
 
-    @property
-    def source(self) -> str:
-        """The file's own lines of the statement."""
-        return "\n".join(self.path.read_text().splitlines()[self.place.first - 1 : self.place.last])
-
 
 def places(
     tree: ast.AST, span: tuple[int, int] = (1, 1), in_function: bool = False, names: tuple[str, ...] = ()
