@@ -49,7 +49,6 @@ def play(request, parties, tmp_path):  # noqa: F811 - a fixture
             history = Preempted(lane, seed)
             history.hooked(patch)
             history.live(8 + seed % 8, **how)
-        server.empty(version, url)
         server.give_back(version, url)
         shutil.rmtree(tmp_path / "history")
         return history

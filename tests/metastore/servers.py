@@ -155,6 +155,13 @@ class Lending(ABC):
         self.sql(url.rpartition("/")[2], self._emptying[version])
 
 
+_AS_NEW = """
+SET session_replication_role = replica;
+CREATE FUNCTION pg_temp.as_new() RETURNS void LANGUAGE plpgsql AS $as_new$ BEGIN {}; END $as_new$
+"""
+"""A function of a session: it keeps the plans of its statements."""
+
+
 class PostgresServer(Lending):
     """
     One running server; `create` makes a fresh database and returns its URL.
@@ -179,6 +186,7 @@ class PostgresServer(Lending):
         self._more = options
         self._options = ""
         self._watching: psycopg.Connection[tuple[int]] | None = None
+        self._cleaning: dict[str, psycopg.Connection[tuple[None]]] = {}  # by the database
         self.port = 0
 
     def start(self) -> None:
@@ -239,7 +247,15 @@ class PostgresServer(Lending):
 
     def go_away(self) -> None:
         """Break off every connection, and let nobody in."""
+        self._hang_up()
         self._run("pg_ctl", "-D", self._data, "-m", "fast", "-w", "stop")
+
+    def _hang_up(self) -> None:
+        for connection in (self._watching, *self._cleaning.values()):
+            if connection is not None:
+                connection.close()
+        self._watching = None
+        self._cleaning.clear()
 
     def come_back(self) -> None:
         """Start again, with what was committed."""
@@ -249,8 +265,7 @@ class PostgresServer(Lending):
         self._guard = self._guarded()
 
     def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.close()
+        self._hang_up()
         if self._guard is not None:
             self._guard.communicate(b"stopped\n")
         with contextlib.suppress(UnavailableError):
@@ -279,7 +294,7 @@ class PostgresServer(Lending):
 
     def _how_to_empty(self, template: str) -> str:
         """The statements that bring every table of a database back to what its schema script left in it."""
-        statements = ["SET session_replication_role = replica"]
+        statements = []
         with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname=template) as connection:
             names = [
                 name
@@ -296,10 +311,20 @@ class PostgresServer(Lending):
                     for literal in literals
                 ]
             sequences = connection.execute(
-                "SELECT quote_ident(sequencename) FROM pg_sequences WHERE schemaname = 'public'"
+                "SELECT quote_literal(quote_ident(sequencename)), start_value FROM pg_sequences WHERE schemaname = 'public'"
             ).fetchall()
-            statements += [f"ALTER SEQUENCE {name} RESTART" for (name,) in sequences]
+            statements += [f"PERFORM setval({name}, {start}, false)" for name, start in sequences]
         return ";\n".join(statements)
+
+    def empty(self, version: str, url: str) -> None:
+        """Make a borrowed database as new again, by a connection that is kept: a new one has nothing in its caches."""
+        database = url.rpartition("/")[2]
+        if database not in self._cleaning:
+            self._cleaning[database] = connection = psycopg.connect(
+                host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True
+            )
+            connection.execute(_AS_NEW.format(self._emptying[version]))  # type: ignore[call-overload]
+        self._cleaning[database].execute("SELECT pg_temp.as_new()")
 
     def restore(self, dump: str) -> str:
         """The URL of a new database filled from a plain dump."""
