@@ -109,7 +109,7 @@ def test_two_requests_at_once(lane_on):
     lane = lane_on("4.0.0")
     for _ in range(3):
         lane.write(INSERT)
-    lane.ask_at_once(0, True, wait_seconds=2)
+    lane.ask_at_once(0, True)
     assert len(lane.world.services.queue.entries()) == 2
     second, _ = _work_on_both(lane)
     assert second == "nothing is queued"

@@ -2,7 +2,7 @@
 
 import re
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from compactor.metastore.txn.locks import AGENT
 from compactor.metastore.txn.snapshots import COMPACTION
@@ -32,6 +32,13 @@ _UNLISTED = re.compile(
 Hive 3.1's Initiator can't list where the only base is that of an INSERT OVERWRITE that didn't commit: which partition,
 that base.
 """
+
+_HELD_UP = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    " AND application_name = 'PostgreSQL JDBC Driver'"
+)
+"""How many statements of Hive's wait for a lock."""
+_LOOK_SECONDS = 0.005
 
 
 class Roles(LaneTable):
@@ -241,13 +248,10 @@ class Roles(LaneTable):
         """A client of the metastore's API names the database in other letters: for Hive that is another entry."""
         self.ask(place, major, database="DB")
 
-    def ask_at_once(self, place, major, wait_seconds=0.3):
+    def ask_at_once(self, place, major):
         """
         Two clients ask for one place at once: Hive 4.0.1's compact() gives its mutex back before it commits, so the
         second call sees no entry yet, and makes another. Hive 3.1 commits before, and answers the second with the first.
-
-        Args:
-            wait_seconds: after which the second call has looked, and waits for what the first one holds.
         """
         partition = PARTITIONS[place] if self.partitioned else None
         if partition not in self.catalogued:
@@ -262,7 +266,8 @@ class Roles(LaneTable):
             inserted |= "INSERT INTO" in at and "COMPACTION_QUEUE" in at
             one.go()
         two = self.party.begin("compact", second, session="b")
-        two.look(wait_seconds)
+        while two.look(_LOOK_SECONDS) is None and not self.world.database.read(lambda found: found.scalar(_HELD_UP)):
+            pass  # it has looked when it has ended, or waits for what the first one holds
         if not one.ended():
             one.finish()
         two.result()
