@@ -49,7 +49,6 @@ class RealHive(Hive):
         super().__init__(database)
         self.party = party
         self.purges = _PURGES_4 if party.hive_4 else _PURGES_3
-        self._lists = "org.apache.hadoop.hive.metastore.txn." + ("TxnCommonUtils" if party.hive_4 else "TxnUtils")
 
     # Transactions
 
@@ -61,6 +60,8 @@ class RealHive(Hive):
         if _KINDS[kind] == "REPL_CREATED":
             request |= {"replPolicy": "db.*", "replSrcTxnIds": [1]}
         (txn_id,) = self.party.call("openTxns", request)["txn_ids"]
+        if not age and not silent:
+            return txn_id
         txns = self.schema.txns
         with self.database.transaction() as connection:
             now = self.database.now_ms(connection)
@@ -196,20 +197,14 @@ class RealHive(Hive):
 
     def snapshot(self, *names, txn_id=0):
         """What a reader is given: the text of its transaction list, and of its write id list for each of the tables."""
-        txns = self.party.call(f"{self._lists}.createValidReadTxnList", self.party.call("getOpenTxns"), txn_id)
-        asked = {"fullTableNames": list(names), "validTxnList": txns}
-        found = self.party.call("getValidWriteIds", asked)["tblValidWriteIds"] if names else []
-        lists = {
-            one["fullTableName"]: self.party.call(f"{self._lists}.createValidReaderWriteIdList", one) for one in found
-        }
-        return txns, [lists[name] for name in names]
+        txns, *write_ids = self.party.call("snapshot", list(names), txn_id)
+        return txns, write_ids
 
     # Hive's own threads
 
     def keep_house(self):
         """Every purge of Hive's, once."""
-        for purge in self.purges:
-            self.party.call(purge)
+        self.party.call("all", *self.purges)
 
     def claim(self, worker="w"):
         """The queue's next entry for one of Hive's workers: a CompactionInfo by its fields, or None."""

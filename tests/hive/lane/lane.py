@@ -9,7 +9,7 @@ what it says of those committed then.
 
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.partition_names import spellings
-from tests.hive.lane.model import Statement, difference
+from tests.hive.lane.model import Statement
 from tests.hive.lane.readers import Readers
 from tests.hive.lane.roles import Roles
 from tests.hive.lane.table import PARTITIONS
@@ -37,28 +37,6 @@ class Lane(Writers, Readers, Roles):
                 or (entry.entity.partition in self.unlistable and (not said or "not-enough-history" in said))
             )
             assert entry.state.value not in {"failed", "did not initiate", "refused"} or excused, (entry, self.told)
-
-    def check_readers(self):
-        """Every reader sees its rows; so does one that begins now."""
-        self.steps += 1
-        for reader in self.readers:
-            for place, rows in list(reader.expected.items()):
-                self._check(reader, place, rows)
-        fresh = self._snapshot()
-        replaced = {place for one in self.open if one.overwrites for place in one.partitions}
-        for place, rows in fresh.expected.items():
-            if place in replaced:
-                self._is_listable(place)
-                continue  # who begins now waits for an exclusive lock; without one Hive 4 would take a base for valid whose write id is the lowest open one
-            # what is there, the lists and the mode decide what Hive reads
-            asked = (place, self._there(place), fresh.write_ids, fresh.txns, self.steps % 2)
-            if asked not in self.found:
-                listed = self._list(fresh, [place])
-                self.found[asked] = self._sees(fresh, place, done=True) if listed else None
-            found = self.found[asked]
-            assert found in (rows, None), (
-                f"a new reader of {place or 'the table'} sees {difference(found, rows)}; {self.told}"
-            )
 
     def rest(self):
         """

@@ -54,20 +54,10 @@ class Readers(LaneTable):
 
     def _list(self, reader, places):
         """Whether Hive lists them."""
-        for place in places:
-            if self.directory(place).is_dir():
-                if not self._is_listable(place):
-                    return False
-                about = {
-                    "name": f"{reader.name}/{place}",
-                    "directory": str(self.directory(place)),
-                    "write_ids": reader.write_ids,
-                    "insert_only": self.insert_only,
-                    "vector": self.steps % 2 == 0,
-                    "query": QUERIES[self.steps // 2 % len(QUERIES)],
-                }
-                if self._reads(reader, place, "Lane.list", about | {"txns": reader.txns if self.party.hive_4 else ""}):
-                    reader.listed.add(place)
+        places = [place for place in places if self.directory(place).is_dir()]
+        if not all(self._is_listable(place) for place in places):
+            return False
+        self._look([self._request(reader, place, lists=True) for place in places])
         return True
 
     def _is_listable(self, place):
@@ -82,43 +72,101 @@ class Readers(LaneTable):
         self.unlistable.add(place)
         return False
 
-    def _sees(self, reader, place, *, done):
-        if place not in reader.listed:
-            return []
-        found = self._reads(reader, place, "Lane.read", f"{reader.name}/{place}", done)
-        return found and sorted(
-            (self._key(write_id, bucket, row), (int(values[0]), values[1]))
-            for write_id, bucket, row, values in found[0]
+    def _request(self, reader, place, *, lists, reads=False, done=False):
+        """What a reader does there: see `Lane.look`."""
+        about = {"name": f"{reader.name}/{place}", "read": reads, "done": done}
+        if lists:
+            about |= {
+                "directory": str(self.directory(place)),
+                "write_ids": reader.write_ids,
+                "insert_only": self.insert_only,
+                "vector": self.steps % 2 == 0,
+                "query": QUERIES[self.steps // 2 % len(QUERIES)],
+                "txns": reader.txns if self.party.hive_4 else "",
+            }
+        return reader, place, about
+
+    def _look(self, requests):
+        """
+        The rows that each finds, in one call of Hive's. None, on Hive 3.1: its snapshot is older than a first base that
+        waited for it, and in vain; Hive can't read what is there.
+        """
+        answers = self.party.call("Lane.look", [about for *_, about in requests]) if requests else []
+        return [self._found(*request, answer) for request, answer in zip(requests, answers, strict=True)]
+
+    def _found(self, reader, place, about, answer):
+        if isinstance(answer, dict):
+            error = HiveError(answer["error"], answer.get("message"), answer["trace"])
+            if place not in reader.outlived or "Not enough history available" not in str(error):
+                raise error
+            del reader.expected[place]
+            reader.listed.discard(place)
+            count("readers of Hive 3.1 in the fast lane older than a first base that waited five minutes for them")
+            return None
+        if "directory" in about:
+            reader.listed.add(place)
+        return answer and sorted(
+            (self._key(write_id, bucket, row), (int(values[0]), values[1])) for write_id, bucket, row, values in answer
         )
 
-    def _reads(self, reader, place, *call):
-        """
-        Hive's answer, in a list; None, on Hive 3.1: its snapshot is older than a first base that waited for it, and in
-        vain; Hive can't read what is there.
-        """
-        try:
-            return [self.party.call(*call)]
-        except HiveError as error:
-            if place not in reader.outlived or "Not enough history available" not in str(error):
-                raise
-        del reader.expected[place]
-        reader.listed.discard(place)
-        count("readers of Hive 3.1 in the fast lane older than a first base that waited five minutes for them")
-        return None
+    def check_readers(self):
+        """Every reader sees its rows; so does one that begins now."""
+        self.steps += 1
+        there = {place: self._there(place) for place in self.catalogued}
+        fresh = self._snapshot()
+        # a new reader waits for an INSERT OVERWRITE's exclusive lock; without one Hive 4 would take a base for valid
+        # whose write id is the lowest open one
+        for place in {place for one in self.open if one.overwrites for place in one.partitions if place in there}:
+            self._is_listable(place)
+            del fresh.expected[place]
+        looks = [
+            (reader, place)
+            for reader in self.readers
+            for place in reader.expected
+            if not reader.late and reader.checked.get(place) != there[place]
+        ]
+        # what is there, the lists and the mode decide what Hive reads
+        asked = {place: (place, there[place], fresh.write_ids, fresh.txns, self.steps % 2) for place in fresh.expected}
+        looks += [(fresh, place) for place in fresh.expected if asked[place] not in self.found]
+        found = self._see(looks, fresh)
+        for place, known in asked.items():
+            rows = self.found.setdefault(known, found.get((fresh.name, place)))
+            expected = fresh.expected[place]
+            assert rows in (expected, None), (
+                f"a new reader of {place or 'the table'} sees {difference(rows, expected)}; {self.told}"
+            )
+        for reader, place in looks:
+            if reader is not fresh:
+                self._compare(reader, place, found[reader.name, place])
+                reader.checked[place] = there[place]
 
-    def _check(self, reader, place, rows):
-        there = self._there(place)
-        if reader.late or reader.checked.get(place) == there:
+    def _see(self, looks, fresh):
+        """What readers see who look at their places: rows, or None for a new one that Hive doesn't let list."""
+        found: dict[tuple[str, str | None], list | None] = {}
+        requests = []
+        for reader, place in looks:
+            lists = reader is fresh or self.party.hive_4
+            if lists:
+                reader.listed.discard(place)
+            found[reader.name, place] = []
+            if lists and not self.directory(place).is_dir():
+                continue
+            if lists and not self._is_listable(place):
+                found[reader.name, place] = None
+            elif lists or place in reader.listed:
+                requests.append(self._request(reader, place, lists=lists, reads=True, done=reader is fresh))
+        for (reader, place, _), rows in zip(requests, self._look(requests), strict=True):
+            found[reader.name, place] = rows
+        return found
+
+    def _compare(self, reader, place, found):
+        if place not in reader.expected:
             return
-        if self.party.hive_4:
-            reader.listed.discard(place)
-            self._list(reader, [place])
-        found = self._sees(reader, place, done=False)
+        rows = reader.expected[place]
         if found != rows and place in reader.robbed:
             del reader.expected[place]
             count("readers whose files the abort cleanup of Hive 4's Cleaner removed in the fast lane")
             return
-        assert found == rows or place not in reader.expected, (
+        assert found == rows, (
             f"reader {reader.txn} of {place or 'the table'} sees {difference(found, rows)}; {self.told}"
         )
-        reader.checked[place] = there

@@ -4,6 +4,7 @@ it.
 """
 
 import itertools
+import os
 from pathlib import Path
 
 from compactor.acid.row_id import encode
@@ -103,8 +104,20 @@ class LaneTable:
         return () if self.insert_only else key
 
     def _there(self, place):
-        return tuple(sorted((str(path), path.stat().st_size) for path in self.directory(place).rglob("*")))
+        return tuple(sorted(_entries(self.directory(place))))
 
     def _rolled_back_bases(self):
         """The bases of INSERT OVERWRITE that didn't commit, or not yet: partition and write id."""
         return self.overwritten - {(place, one.write_id) for one in self.done for place in one.partitions}
+
+
+def _entries(directory):
+    """Path and size of each thing below a directory."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                yield entry.path, entry.stat().st_size
+                if entry.is_dir():
+                    yield from _entries(entry.path)
+    except FileNotFoundError:
+        return

@@ -1,5 +1,6 @@
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
+import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import java.io.BufferedReader;
@@ -147,25 +148,43 @@ public final class Lane {
     return null;
   }
 
-  /** A reader lists a directory. Fields: name (of what it found, for `read`), directory, write_ids, txns (empty for Hive 3.1), insert_only, vector, query (Judge.Query). */
-  public static synchronized JsonElement list(JsonObject about) throws Exception {
+  /**
+   * Readers, one after the other, list a directory and read what they found, or only one of the two.
+   *
+   * Fields of each: name (of what it found), read, done (it reads no more); and if it lists, directory, write_ids, txns (empty for Hive 3.1),
+   * insert_only, vector, query (Judge.Query). The answers: [[write id, bucket, row, [id, v]], ...], null where nothing was to be read, or error (class), message and trace.
+   */
+  public static synchronized JsonElement look(JsonArray readers) throws Exception {
     if (!prepared) {
       Judge.provideKryos();
       prepared = true;
     }
-    String writeIds = about.get("write_ids").getAsString();
-    String txns = about.get("txns").getAsString();
-    String directory = "file:" + about.get("directory").getAsString();
-    LOOKS.put(about.get("name").getAsString(), about.get("insert_only").getAsBoolean()
-        ? new InsertOnlyLook(writeIds, txns, COLUMNS, directory)
-        : new Judge.Look(about.get("vector").getAsBoolean(), "0", writeIds, txns, COLUMNS, directory, about.get("query").getAsString()));
-    return null;
+    JsonArray answers = new JsonArray();
+    for (JsonElement reader : readers) {
+      try {
+        answers.add(look(reader.getAsJsonObject()));
+      } catch (Exception error) {
+        answers.add(Party.error(error));
+      }
+    }
+    return answers;
   }
 
-  /** What a reader that has listed finds in its files: [[write id, bucket, row, [id, v]], ...]; it may read again unless it is done. */
-  public static synchronized JsonElement read(String name, boolean done) throws Exception {
+  private static JsonElement look(JsonObject reader) throws Exception {
+    String name = reader.get("name").getAsString();
+    if (reader.has("directory")) {
+      String writeIds = reader.get("write_ids").getAsString();
+      String txns = reader.get("txns").getAsString();
+      String directory = "file:" + reader.get("directory").getAsString();
+      LOOKS.put(name, reader.get("insert_only").getAsBoolean()
+          ? new InsertOnlyLook(writeIds, txns, COLUMNS, directory)
+          : new Judge.Look(reader.get("vector").getAsBoolean(), "0", writeIds, txns, COLUMNS, directory, reader.get("query").getAsString()));
+    }
+    if (!reader.get("read").getAsBoolean()) {
+      return JsonNull.INSTANCE;
+    }
     StringWriter text = new StringWriter();
-    (done ? LOOKS.remove(name) : LOOKS.get(name)).read(new PrintWriter(text, true));
+    (reader.get("done").getAsBoolean() ? LOOKS.remove(name) : LOOKS.get(name)).read(new PrintWriter(text, true));
     JsonArray rows = new JsonArray();
     BufferedReader lines = new BufferedReader(new StringReader(text.toString()));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {

@@ -10,11 +10,18 @@ import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hive.common.ValidTxnList;
+import org.apache.hadoop.hive.common.ValidWriteIdList;
+import org.apache.hadoop.hive.metastore.api.GetOpenTxnsResponse;
+import org.apache.hadoop.hive.metastore.api.GetValidWriteIdsRequest;
+import org.apache.hadoop.hive.metastore.api.TableValidWriteIds;
 import org.apache.hadoop.hive.metastore.conf.MetastoreConf;
 import org.apache.hadoop.hive.metastore.txn.TxnStore;
 import org.apache.hadoop.hive.metastore.txn.TxnUtils;
@@ -27,7 +34,8 @@ import org.apache.hadoop.hive.metastore.txn.TxnUtils;
  *   or release: the session of that name goes on to its next statement; with "all": it isn't stopped again during this call.
  * Each line of standard output is an answer: id and result; id, error (class), message and trace; or id and at (the statement a gated call stands before).
  *
- * Calls: a method of TxnStore by name; a static method as "package.Class.method"; "mutex.acquire" KEY, "mutex.release" KEY; "configure" NAME VALUE.
+ * Calls: a method of TxnStore by name; a static method as "package.Class.method"; "mutex.acquire" KEY, "mutex.release" KEY; "configure" NAME VALUE;
+ * "all" CALL... (several without arguments); "snapshot" TABLES TRANSACTION (what a statement of that transaction is given: its list of transactions, and the write ids of each of the tables).
  * The same source compiles against Hive 3.1 and 4.
  */
 public final class Party {
@@ -35,6 +43,8 @@ public final class Party {
   private static PrintStream out;
   static Configuration conf;
   private static TxnStore store;
+
+  private static final Class<?> LISTS = lists();
 
   private Party() {}
 
@@ -63,6 +73,36 @@ public final class Party {
     System.exit(0);  // Hive leaves threads behind
   }
 
+  private static Class<?> lists() {
+    String place = "org.apache.hadoop.hive.metastore.txn.";
+    try {
+      return Class.forName(place + "TxnCommonUtils");
+    } catch (ClassNotFoundException hive3) {
+      return TxnUtils.class;
+    }
+  }
+
+  private static List<String> snapshot(JsonArray tables, long txn) throws Exception {
+    List<String> names = new ArrayList<>();
+    tables.forEach(name -> names.add(name.getAsString()));
+    ValidTxnList txns = (ValidTxnList) LISTS.getMethod("createValidReadTxnList", GetOpenTxnsResponse.class, long.class)
+        .invoke(null, store.getOpenTxns(), txn);
+    String text = txns.writeToString();
+    Map<String, String> lists = new HashMap<>();
+    if (!names.isEmpty()) {
+      GetValidWriteIdsRequest request = new GetValidWriteIdsRequest();
+      request.setFullTableNames(names);
+      request.setValidTxnList(text);
+      for (TableValidWriteIds table : store.getValidWriteIds(request).getTblValidWriteIds()) {
+        ValidWriteIdList writeIds = (ValidWriteIdList) LISTS.getMethod("createValidReaderWriteIdList", TableValidWriteIds.class).invoke(null, table);
+        lists.put(table.getFullTableName(), writeIds.writeToString());
+      }
+    }
+    List<String> answer = new ArrayList<>(List.of(text));
+    names.forEach(name -> answer.add(lists.get(name)));
+    return answer;
+  }
+
   private static Session session(String name) {
     return SESSIONS.computeIfAbsent(name, key -> {
       Session made = new Session();
@@ -71,6 +111,16 @@ public final class Party {
       thread.start();
       return made;
     });
+  }
+
+  static JsonObject error(Throwable error) {
+    StringWriter trace = new StringWriter();
+    error.printStackTrace(new PrintWriter(trace));
+    JsonObject about = new JsonObject();
+    about.addProperty("error", error.getClass().getSimpleName());
+    about.addProperty("message", error.getMessage());
+    about.addProperty("trace", trace.toString());
+    return about;
   }
 
   private static void say(JsonObject answer) {
@@ -112,11 +162,7 @@ public final class Party {
         try {
           answer.add("result", Json.of(perform(request.get("call").getAsString(), request.getAsJsonArray("args"))));
         } catch (Throwable error) {
-          StringWriter trace = new StringWriter();
-          error.printStackTrace(new PrintWriter(trace));
-          answer.addProperty("error", error.getClass().getSimpleName());
-          answer.addProperty("message", error.getMessage());
-          answer.addProperty("trace", trace.toString());
+          error(error).entrySet().forEach(about -> answer.add(about.getKey(), about.getValue()));
         } finally {
           Gate.STOP.remove();
         }
@@ -148,6 +194,14 @@ public final class Party {
           conf.set(args.get(0).getAsString(), args.get(1).getAsString());
           store.setConf(conf);
           return null;
+        case "all":
+          List<Object> results = new ArrayList<>();
+          for (JsonElement each : args) {
+            results.add(perform(each.getAsString(), new JsonArray()));
+          }
+          return results;
+        case "snapshot":
+          return snapshot(args.get(0).getAsJsonArray(), args.get(1).getAsLong());
         default:
           return dot < 0
               ? Json.call(TxnStore.class, store, call, args)
