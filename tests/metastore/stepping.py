@@ -110,8 +110,7 @@ def interleave(server, database, calls, turns):
                     standing.append(call)
         if not running and not standing:
             return number
-        blocked = server.waiting(name)
-        if standing and len(running) <= blocked:
+        if standing and len(running) <= (server.waiting(name) if running else 0):
             call = standing.pop(turns[number % len(turns)] % len(standing))
             number += 1
             running.append(call)
