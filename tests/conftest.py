@@ -14,6 +14,7 @@ from fsspec.registry import _registry
 from compactor.acid.compaction import LayoutVersion
 from compactor.demo.ledger import MemoryLedger
 from compactor.demo.warehouse import Warehouse
+from compactor.engine.tasks import memory
 from compactor.roles.worker import older_snapshots
 from compactor.settings.stores import S3
 from compactor.storage.registry import configure, configured
@@ -27,8 +28,11 @@ from tests.needs import missing
 hypothesis.settings.register_profile("untimed", deadline=None)  # no claim is about time: machines under test are busy
 hypothesis.settings.load_profile("untimed")
 os.environ["JDK_JAVA_OPTIONS"] = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for every JVM that tests start: most end before more would pay
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
+"""
+For every JVM that tests start: most end before better code would pay, and classes of released jars needn't be verified.
+"""
 LONG_FIRST = ("crash", "cluster", "hive", "spark")
 """
 Marks of tests that start servers and sessions; files that hold such come first, so that no worker begins a long one
@@ -53,6 +57,14 @@ def older_readers_stay():
     """Before a first base of Hive 3.1 readers of tests don't go home; tests of that wait bring clocks of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(older_snapshots, "time", _Impatient())
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cycles_are_rarely_collected():
+    """Tasks that run here don't collect cycles as often as in Spark's workers: this process has far more objects."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "WORTH_A_COLLECTION", 256 << 20)
         yield
 
 

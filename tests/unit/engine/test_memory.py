@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compactor.engine.tasks import memory
 from compactor.engine.tasks.memory import WORTH_A_COLLECTION, trimmed
 
 
@@ -24,6 +25,12 @@ class Knot:
     def __init__(self, size):
         self.buffer = np.ones(size, dtype=np.uint8)
         self.me = self
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_worker(monkeypatch):
+    """Cycles are collected as often as in Spark's."""
+    monkeypatch.setattr(memory, "WORTH_A_COLLECTION", WORTH_A_COLLECTION)
 
 
 @pytest.fixture
