@@ -6,7 +6,7 @@ Connects to the coordinator, reads scopes and times from options, and makes reco
 
 import getpass
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -18,21 +18,21 @@ from compactor.cli.naming.lookup import find_table
 from compactor.cli.naming.target import Target, no_database
 from compactor.cli.output import OutputColumn, Record
 from compactor.cli.session import Session, quiet_log
-from compactor.control import Control, Denial, Drain, Judge, Pause, Scope, Subject
+from compactor.control import Control, Drain, Judge, Pause, Scope
 from compactor.control.configured import zone_of
 from compactor.control.judge import Situation
 from compactor.control.records import HOLDS, Holds
-from compactor.control.scope import DEFAULT_POOL, ScopeKind
+from compactor.control.scope import ScopeKind
 from compactor.control.times import FIRST_YEAR, LAST_YEAR, in_ms, last
+from compactor.control.waits import Surroundings, Wait
 from compactor.coordination import Coordinator, SeenMember, open_coordinator
-from compactor.coordination.model import POOLS
 from compactor.errors import CompactorError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.name_patterns import fits, is_pattern
 from compactor.reasons import Reason
-from compactor.roles.pauses import left_to_hive
+from compactor.roles.pauses import subject_of, workers_of
 from compactor.roles.worker.failures import KEY, StoredFailure, told
 
 _OPEN = frozenset({QueueState.INITIATED, QueueState.WORKING})
@@ -250,20 +250,6 @@ def judge(session: Session) -> Judge:
     return Judge(Situation(now_ms=0, unknown=_UNTOLD))
 
 
-def waiting(session: Session, entries: Sequence[QueueEntry]) -> dict[int, Denial]:
-    """The denial of each initiated entry that workers may not claim now, by entry id."""
-    initiated = [entry for entry in entries if entry.state is QueueState.INITIATED]
-    if not initiated:
-        return {}
-    decide = judge(session)
-    working = [subject(entry) for entry in Queue(session.database()).working()] if decide.counts else []
-    return {
-        entry.id: denial
-        for entry in initiated
-        if (denial := left_to_hive(entry) or decide.waits(subject(entry), working)) is not None
-    }
-
-
 def daemons(session: Session) -> list[SeenMember] | None:
     """The daemons that are alive; None, with a message, where that can't be told."""
     try:
@@ -276,40 +262,30 @@ def daemons(session: Session) -> list[SeenMember] | None:
         return []  # no daemon has been here yet
 
 
-def drained(session: Session, alive: Sequence[SeenMember]) -> dict[str, Denial]:
-    """Of the drained hosts of these daemons why they claim nothing; empty where that can't be told."""
-    try:
-        with coordinator(session) as where:
-            holds = stored(where)
-    except CompactorError:
-        return {}  # `judge` says so, and answers for each entry
-    judges = {seen.member.host: Judge(Situation(0, holds, host=seen.member.host)) for seen in alive}
-    return {host: denial for host, decide in sorted(judges.items()) if (denial := decide.drained()) is not None}
-
-
-def unserved(entry: QueueEntry, alive: Sequence[SeenMember], drained: Mapping[str, Denial]) -> Denial | None:
+def surroundings(session: Session, entries: Iterable[QueueEntry]) -> tuple[Surroundings, Mapping[int, StoredFailure]]:
     """
-    That no daemon's workers take entries of this one's pool, or only those of drained hosts.
+    What it depends on whether these entries are claimed, and the stored failures of initiated and working ones, by id.
 
-    A daemon of an older version doesn't tell its pools.
+    What can't be read is said once, on a line of its own.
     """
-    served = [(seen.member.host, served_pools(seen)) for seen in alive if "worker" in seen.member.roles]
-    pool = entry.pool or DEFAULT_POOL
-    hosts = [host for host, pools in served if pools is None or pool in pools]
-    if hosts:
-        return drained[min(hosts)] if drained.keys() >= set(hosts) else None
-    return Denial(Reason.NO_WORKER, f"no worker serves pool {pool}" if served else "no daemon has workers")
+    decide = judge(session)
+    if decide.uncertain() is not None:
+        return Surroundings(decide), {}
+    told = stored_failures(session, entries)
+    working = [subject_of(entry) for entry in Queue(session.database()).working()] if decide.counts else []
+    since_attempt = {number: (one.reason, one.because) for number, one in told.items() if one.reason}
+    alive = daemons(session)
+    return Surroundings(decide, working, since_attempt, None if alive is None else workers_of(alive)), told
 
 
-def served_pools(seen: SeenMember) -> frozenset[str] | None:
-    """The pools of a daemon's workers; None: it doesn't say."""
-    pools = seen.member.extra.get(POOLS)
-    return frozenset(map(str, pools)) if isinstance(pools, list) else None
-
-
-def subject(entry: QueueEntry) -> Subject:
-    """The part of an entry that a `Judge` decides by: database, table and pool."""
-    return Subject(entry.entity.database, entry.entity.table, entry.pool)
+def waits(at: Surroundings, entries: Iterable[QueueEntry]) -> dict[int, Wait]:
+    """Why each initiated entry isn't claimed now, by id; without those that the next free worker claims."""
+    return {
+        entry.id: wait
+        for entry in entries
+        if entry.state is QueueState.INITIATED
+        and (wait := at.wait(subject_of(entry), entry.kind, entry.id)) is not None
+    }
 
 
 # Records
@@ -343,20 +319,14 @@ def drain_record(drain: Drain) -> Record:
     }
 
 
-def stored_failures(
-    session: Session, entries: Iterable[QueueEntry], denials: Iterable[Denial | None]
-) -> Mapping[int, StoredFailure]:
+def stored_failures(session: Session, entries: Iterable[QueueEntry]) -> Mapping[int, StoredFailure]:
     """
     The stored failures of initiated and working entries, by entry id.
 
     When the control state can't be read, a message says so and the result is empty.
-
-    Args:
-        denials: why entries wait, as far as `waiting` was asked. When a denial says that the control state can't be
-            read, it isn't tried a second time.
     """
     wanted = {entry.id for entry in entries if entry.state in _OPEN}
-    if not wanted or any(denial is not None and denial.reason is Reason.CONTROL_UNKNOWN for denial in denials):
+    if not wanted:
         return {}
     try:
         with coordinator(session) as where:

@@ -111,9 +111,9 @@ class Judge:
         """The stored drain of this host; None: the host isn't drained."""
         return None if self._at.host is None else self._at.holds.drain_of(self._at.host)
 
-    def drained(self) -> Denial | None:
-        """Why this host's workers claim nothing."""
-        if (drain := self.drain) is None:
+    def drained(self, host: str | None = None) -> Denial | None:
+        """Why that host's workers claim nothing; without a host, this one's."""
+        if (drain := self.drain if host is None else self._at.holds.drain_of(host)) is None:
             return None
         why = f": {drain.reason}" if drain.reason else ""
         return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}", host=drain.host)

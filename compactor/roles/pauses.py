@@ -8,12 +8,13 @@ Source: docs/control.md.
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from compactor.acid.compaction import SUPPORTED
 from compactor.control import Denial, Judge, Subject
 from compactor.control.spending import used
+from compactor.control.waits import Workers
+from compactor.coordination import SeenMember
+from compactor.coordination.model import POOLS
 from compactor.errors import CompactorError
-from compactor.metastore.model import QueueEntry, QueueState, TableFacts
-from compactor.reasons import Reason
+from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.roles.services import Services
 from compactor.roles.worker.cancellation import DrainedError
 
@@ -38,13 +39,14 @@ def subject_of(entry: QueueEntry) -> Subject:
     return Subject(entry.entity.database, entry.entity.table, entry.pool)
 
 
-def left_to_hive(entry: QueueEntry) -> Denial | None:
-    """Why an initiated entry is left to Hive's own workers: this daemon doesn't do its kind; None if it does."""
-    if entry.state is not QueueState.INITIATED or entry.kind in SUPPORTED:
-        return None
-    return Denial(
-        Reason.UNSUPPORTED_KIND, f"a {entry.kind.value} isn't done by this daemon: it is left to Hive's own workers"
-    )
+def workers_of(alive: Iterable[SeenMember]) -> tuple[Workers, ...]:
+    """The workers of these daemons, by the host."""
+    return tuple(Workers(seen.member.host, _pools(seen)) for seen in alive if "worker" in seen.member.roles)
+
+
+def _pools(seen: SeenMember) -> frozenset[str] | None:
+    pools = seen.member.extra.get(POOLS)
+    return frozenset(map(str, pools)) if isinstance(pools, list) else None
 
 
 def pool_of(table: TableFacts) -> str | None:

@@ -10,14 +10,15 @@ Every daemon does this, whichever leads: a metric that only the leader set would
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from compactor.acid.compaction import SUPPORTED, CompactionKind
+from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import ON_PURPOSE
+from compactor.control.waits import Surroundings
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.model import KINDS, ForeignEntry, QueueEntry, QueueState
 from compactor.metrics import MANY_ABORTS
 from compactor.reasons import Reason
-from compactor.roles.pauses import left_to_hive, subject_of
+from compactor.roles.pauses import subject_of, workers_of
 from compactor.roles.services import Services
 
 _log = get_logger(__name__)
@@ -158,20 +159,15 @@ class QueueMetrics:
         waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
         if not waiting:
             return {}
-        stored = self._services.failures.told()
-        held = {entry.id: denial.reason.value for entry in waiting if (denial := left_to_hive(entry)) is not None}
-        held |= {
-            entry.id: told.reason for entry in waiting if (told := stored.get(entry.id)) is not None and told.reason
-        }
-        judge = self._services.control.judge()
-        if judge.free:
-            return held
-        working = [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING]
-        return held | {
-            entry.id: denial.reason.value
-            for entry in waiting
-            if entry.kind in SUPPORTED and (denial := judge.waits(subject_of(entry), working)) is not None
-        }
+        services = self._services
+        at = Surroundings(
+            services.control.judge(),
+            [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING],
+            {number: (told.reason, told.because) for number, told in services.failures.told().items() if told.reason},
+            workers_of(seen for seen in services.coordinator.members() if seen.alive),
+        )
+        waits = {entry.id: at.wait(subject_of(entry), entry.kind, entry.id) for entry in waiting}
+        return {number: wait.reason for number, wait in waits.items() if wait is not None}
 
 
 def _type(entry: ForeignEntry) -> str:

@@ -47,11 +47,11 @@ def test_a_pause_is_shown_to_those_who_wait(shop):
     assert entry["waits_because"].endswith(": loading history")
     assert shop.json("explain", "shop.orders")["waits"]["reason"] == "paused"
     assert "none may begin now (paused)" in shop.run("explain", "shop.orders").stdout
-    assert shop.json("explain", "shop.events/day=2024-01-01/path=a%2Fb")["waits"] is None
+    assert shop.json("explain", "shop.events/day=2024-01-01/path=a%2Fb")["waits"]["reason"] == "no-worker"
     assert [one["scope"] for one in shop.json("resume", "--table", "shop.ord*")] == ["table:shop.ord*"]
     again = shop.run("resume", "--table", "shop.ord*")
     assert (again.exit_code, told(again)) == (3, "nothing is paused")
-    assert shop.json("queue")[0]["waits"] is None
+    assert shop.json("queue")[0]["waits"] == "no-worker"
 
 
 def test_explain_says_that_cleaning_is_paused(shop):
@@ -114,7 +114,7 @@ def test_a_pause_that_is_over_is_none(shop):
         DatabaseCoordinator(database, 1).update(HOLDS, lambda data: with_pause(data, over, 1))
     assert shop.json("pauses") == []
     shop.json("enqueue", "shop.orders")
-    assert shop.json("queue")[0]["waits"] is None
+    assert shop.json("queue")[0]["waits"] == "no-worker"
     assert shop.run("resume", "--all").exit_code == 3
 
 
@@ -165,7 +165,7 @@ def test_a_host_is_drained_and_comes_back(shop):
         ("drain", "host:edge1", "new disks")
     ]
     shop.json("enqueue", "shop.orders")
-    assert shop.json("queue")[0]["waits"] is None
+    assert shop.json("queue")[0]["waits"] == "no-worker"
     assert shop.json("drain", "edge1", "--undo")["drained"] is False
     assert shop.json("pauses") == []
 
@@ -201,7 +201,7 @@ def test_what_the_settings_hold_back_is_said_too(shop):
     shop.config.write_text(yaml.safe_dump(sections), encoding="utf-8")
     shop.json("enqueue", "shop.orders")
     shop.json("enqueue", "shop.events/day=2024-01-01/path=a%2Fb")
-    assert [entry["waits"] for entry in shop.json("queue")] == ["outside-window", None]
+    assert [entry["waits"] for entry in shop.json("queue")] == ["outside-window", "no-worker"]
     assert "which doesn't open within a year" in shop.run("queue").stdout
     assert shop.run("config", "show").exit_code == 0
     assert shop.json("config", "check")["valid"] is True
@@ -279,8 +279,7 @@ def test_without_zookeeper_the_database_answers(shop, command):
 
 def test_without_zookeeper_one_line_is_enough_for_what_is_worked_on(shop):
     """
-    Of entries that don't wait it isn't asked what is paused: what is said then is that it can't be told whether they
-    broke down.
+    What can't be read is asked for once.
     """
     assert shop.run("enqueue", "shop.orders").exit_code == 0
     with shop.open() as database:
@@ -292,7 +291,7 @@ def test_without_zookeeper_one_line_is_enough_for_what_is_worked_on(shop):
     found = shop.run("-o", "json", "queue")
     assert [entry["state"] for entry in json.loads(found.stdout)] == ["working"]
     assert found.stderr.splitlines() == [
-        "it can't be told what broke down: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"
+        "it can't be told what is paused: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"
     ]
 
 

@@ -10,11 +10,9 @@ import pytest
 from compactor.acid.compaction import CompactionKind
 from compactor.cli.control_records import stored_failures
 from compactor.cli.session import Session
-from compactor.control import Denial
 from compactor.coordination import open_coordinator
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.reasons import Reason
 from compactor.roles.worker.failures import Failures
 from compactor.settings import load_settings
 
@@ -63,7 +61,7 @@ def test_that_there_is_no_room(told):
     """It waits, by a code and a sentence with the figures, where all that waits is told."""
     first, second = told.json("queue")
     assert (first["waits"], first["waits_because"], first["failures"]) == ("disk-full", FIGURES, 0)
-    assert second["waits"] is None
+    assert second["waits"] == "no-worker"
     assert FIGURES in told.run("queue").stdout
     assert f"waits (disk-full): {FIGURES}" in told.run("explain", "shop.orders").stdout
     (entry,) = told.json("explain", "shop.orders")["queue"]
@@ -76,12 +74,11 @@ def test_that_there_is_no_room(told):
 def test_without_anything_noted_nothing_is_told(told):
     """No column for it, as before anything ever broke down."""
     assert "BROKE DOWN" not in told.run("queue").stdout
-    assert [(entry["waits"], entry["failures"]) for entry in told.json("queue")] == [(None, 0)] * 2
+    assert [(entry["waits"], entry["failures"]) for entry in told.json("queue")] == [("no-worker", 0)] * 2
 
 
-def test_control_state_that_can_not_be_read_is_not_asked_twice():
-    """Whoever was told so when it was asked what is paused; nor is it asked for entries that nobody tries any more."""
-    waiting = QueueEntry(1, Entity("db", "t"), CompactionKind.MAJOR, QueueState.INITIATED)
+def test_entries_that_nobody_tries_any_more_have_no_failures():
+    """The control state isn't asked for them."""
+    waiting = QueueEntry(1, Entity("db", "t"), CompactionKind.MAJOR, QueueState.READY_FOR_CLEANING)
     nobody = cast("Session", None)  # asked for anything, it would fail
-    assert stored_failures(nobody, [waiting], [None, Denial(Reason.CONTROL_UNKNOWN, "nobody answers")]) == {}
-    assert stored_failures(nobody, [replace(waiting, state=QueueState.READY_FOR_CLEANING)], []) == {}
+    assert stored_failures(nobody, [waiting]) == {}

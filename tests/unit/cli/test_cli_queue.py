@@ -13,6 +13,8 @@ from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueState
 from tests.metastore.actor import Hive
 
+NOBODY = "it waits (no-worker): no daemon has workers"
+
 
 def test_enqueue_puts_the_entry_where_hive_would(shop):
     """The row says initiated, which kind, which properties, which pool, and that a person on this host asked."""
@@ -42,7 +44,7 @@ def test_enqueue_says_which_properties_it_drops(shop):
     ]
     result = shop.run("-o", "json", "enqueue", "shop.orders", *asked)
     warning = "dropped ifPurge, location: such properties are set by Hive or the daemon only"
-    assert result.stderr == f"warning: {warning}\n"
+    assert result.stderr == f"warning: {warning}\n{NOBODY}\n"
     assert json.loads(result.stdout)["warnings"] == [warning]
     assert shop.json("queue")[0]["properties"] == {"orc.compress": "ZSTD"}
 
@@ -71,7 +73,7 @@ def test_enqueue_plan_and_explain_warn_that_what_is_replaced_stays(shop, of):
         assert told.get("compaction", told)["warnings"] == [warning]
         assert f"warning: {warning}" in " ".join(shop.run(command, target).stdout.split())
     result = shop.run("-o", "json", "enqueue", target)
-    assert (result.exit_code, result.stderr) == (0, f"warning: {warning}\n")
+    assert (result.exit_code, result.stderr) == (0, f"warning: {warning}\n{NOBODY}\n")
     assert json.loads(result.stdout)["warnings"] == [warning]
 
 
@@ -131,7 +133,7 @@ def test_wait_gives_up_and_says_so(shop):
     """With nobody to work, --wait ends after its time-out with exit 1 and leaves the entry queued."""
     result = shop.run("enqueue", "shop.orders", "--wait", "--timeout", "0.05")
     assert result.exit_code == 1
-    assert "is a daemon running" in result.stderr
+    assert "no daemon has workers (compactor run, with worker.threads); entry 1 stays queued" in result.stderr
     assert len(shop.json("queue")) == 1
 
 
@@ -319,7 +321,7 @@ def test_what_is_left_to_hive_is_shown(shop):
         hive.queued("shop.c", type="r")
     shown = shop.json("queue")
     assert [(entry["kind"], entry["waits"]) for entry in shown] == [
-        ("major", None),
+        ("major", "no-worker"),
         ("unknown (*)", "unsupported-kind"),
         ("rebalance", "unsupported-kind"),
     ]

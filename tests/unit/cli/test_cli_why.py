@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.commands.looking.why import Alike, Cause, cleaning_causes, record, waiting_cause
-from compactor.cli.control_records import served_pools
+from compactor.cli.commands.looking.why import Alike, Cause, cleaning_causes, record
 from compactor.control import Denial, Scope
+from compactor.control.waits import Workers
 from compactor.coordination import Member, SeenMember
 from compactor.coordination.model import POOLS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
@@ -18,6 +18,7 @@ from compactor.demo.warehouse import Warehouse
 from compactor.metastore.clean.readers import Blocker
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
 from compactor.reasons import Reason
+from compactor.roles.pauses import workers_of
 from tests.metastore.actor import Hive
 
 TXN = OpenTransaction(17, "ann", "edge", 0, 0, 3 * 3_600_000)
@@ -77,32 +78,10 @@ def test_what_holds_back_cleaning(blockers, denial, kept, daemons, expected):
     assert [(cause.sentence, cause.remedy) for cause in causes] == expected
 
 
-@pytest.mark.parametrize(
-    ("pool", "denial", "failed", "daemons", "expected"),
-    [
-        ("night", None, ("", ""), [daemon("worker", pools=["default", "day"])], "no worker serves pool night"),
-        (None, None, ("", ""), [daemon("worker", pools=["day"])], "no worker serves pool default"),
-        ("night", None, ("", ""), [daemon("worker", pools=["night"])], "nothing: the next free worker takes it"),
-        ("night", None, ("", ""), [daemon("worker")], "nothing: the next free worker takes it"),
-        ("night", None, ("", ""), [daemon("cleaner")], "no daemon has workers"),
-        ("night", None, ("", ""), None, "nothing: the next free worker takes it"),
-        (None, None, ("unreachable", "Spark is away"), [], "Spark is away"),
-        (None, Denial(Reason.BLACKOUT, "a blackout", 1_700_000_000_000), ("", ""), [], "a blackout"),
-    ],
-)
-def test_what_keeps_an_entry_waiting(pool, denial, failed, daemons, expected):
-    """A pause or window, a failure, a pool that no worker serves; a daemon of an older version doesn't tell its pools."""
-    waiting = QueueEntry(1, Entity("shop", "orders"), CompactionKind.MAJOR, QueueState.INITIATED, pool=pool)
-    cause = waiting_cause(waiting, denial, failed, daemons, {})
-    assert cause.sentence == expected
-    if denial is not None:
-        assert cause.remedy == "time: until 2023-11-14 22:13:20 UTC"
-
-
 def test_a_daemon_tells_its_pools():
-    """As `describe` writes them; anything else means that it doesn't say."""
-    assert served_pools(daemon(pools=["a", "b"])) == {"a", "b"}
-    assert served_pools(daemon(pools="a")) is None
+    """As `describe` writes them; anything else means that it doesn't say. One without workers is left out."""
+    alive = [daemon("worker", pools=["a", "b"]), daemon("worker", pools="a"), daemon("cleaner", pools=["c"])]
+    assert workers_of(alive) == (Workers("h", frozenset("ab")), Workers("h", None))
 
 
 def made_ready(shop, *names):
@@ -238,10 +217,10 @@ def test_nothing_waits_and_wrong_names(shop):
 
 
 def test_the_queue_says_that_no_worker_serves_a_pool(shop):
-    """As soon as some daemon is there; the entry of another pool says nothing."""
+    """Of an entry of another pool nothing is said; without any daemon, that none has workers."""
     shop.run("enqueue", "shop.orders", "--pool", "night")
     shop.run("enqueue", "shop.events", "--partition", "day=2024-01-01/path=a%2Fb")
-    assert [one["waits"] for one in shop.json("queue")] == [None, None]
+    assert [one["waits"] for one in shop.json("queue")] == ["no-worker", "no-worker"]
     with shop.open() as database:
         coordinator = DatabaseCoordinator(database, 5)
         coordinator.join(Member("i", "h", 1, "1", ("worker",), extra={POOLS: ["default"]}), ())

@@ -4,6 +4,8 @@ from functools import partial
 
 import pytest
 
+from compactor.coordination import Member
+from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from tests.casebook import Case, cases, check
 from tests.metastore.databases import metastore
 from tests.unit.cli.explained import explained
@@ -20,7 +22,8 @@ def explain(drawn: Drawn, words: list[str]) -> list[str]:
 
 
 def answers(database, folder, monkeypatch, case: Case) -> list[str]:
-    """The answers to the questions of a case."""
+    """The answers to the questions of a case; a daemon is there whose workers serve any pool."""
+    DatabaseCoordinator(database, 3600).join(Member("other", "there", 1, "1", ("worker",)), ())
     return Drawn(World(database, folder), case, monkeypatch).answers(explain=explain)
 
 

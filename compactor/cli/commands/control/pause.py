@@ -8,6 +8,7 @@ from compactor.cli.session import Command, Session, pass_session
 from compactor.control.records import Pause, with_pause
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.roles.pauses import subject_of
 from compactor.words import one_line
 
 
@@ -61,7 +62,7 @@ def pause(
             (one for one in control_records.stored(where).pauses if one.scope == scope and one.active(now)), None
         )
         control_records.change(where, lambda data: with_pause(data, made, now))
-        running = sum(scope.covers(control_records.subject(entry)) for entry in Queue(metastore).working())
+        running = sum(scope.covers(subject_of(entry)) for entry in Queue(metastore).working())
     if before is not None:
         session.output.say(f"goes over the pause by {before.by}: {before.reason}")
     if running:

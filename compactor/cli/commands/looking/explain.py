@@ -3,9 +3,8 @@
 cleaning.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 import click
@@ -33,19 +32,18 @@ from compactor.cli.views.inspection import (
     why_ineligible,
 )
 from compactor.cli.views.plan_view import cost, effect, headline
-from compactor.control import Denial, Judge, Subject
+from compactor.control import Judge, Subject
+from compactor.control.waits import Wait
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.readers import Blocker
-from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.urgency import reason_of
 from compactor.metastore.model import QueueEntry, QueueState, TableFacts
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles.initiator.rules import thresholds_from
-from compactor.roles.pauses import pool_of
-from compactor.roles.worker.failures import StoredFailure
+from compactor.roles.pauses import pool_of, subject_of
 from compactor.storage.registry import storage_for
 
 PARTITION_COLUMNS = (
@@ -59,7 +57,6 @@ PARTITION_COLUMNS = (
 )
 _ENDS: Final = frozenset({Reason.COMPACTION_ABORTED, Reason.NO_CLEANUP})
 """For these the Cleaner doesn't wait: it ends the entry, and the files stay."""
-_NOTHING_TOLD: Final[Mapping[int, StoredFailure]] = MappingProxyType({})
 
 
 @click.command(cls=Command)
@@ -90,12 +87,16 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
     found = find(catalog, wanted)
     inspection = inspect(database, session.settings, session.places, found)
     kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
-    decide = control_records.judge(session)
-    inspection = _with_all_blockers(inspection, decide)
-    waits = _waits(session, found, decide)
-    told = control_records.stored_failures(session, inspection.queue, [waits])
+    at, told = control_records.surroundings(session, inspection.queue)
+    inspection = _with_all_blockers(inspection, at.judge)
+    wait = at.wait(_subject(found), kind)
+    waits = control_records.waits(at, inspection.queue)
+    queued = [
+        queue_record(entry, inspection.moment.now_ms, waits.get(entry.id), told.get(entry.id))
+        for entry in inspection.queue
+    ]
     session.output.show(
-        explanation_view(inspection, _plan(session, inspection, kind), waits, told, fold=not everything)
+        explanation_view(inspection, _plan(session, inspection, kind), wait, queued, fold=not everything)
     )
 
 
@@ -118,7 +119,7 @@ def _with_all_blockers(inspection: Inspection, decide: Judge) -> Inspection:
     kept = inspection.found.kept
 
     def more(entry: QueueEntry) -> Iterator[Blocker]:
-        if (denial := decide.cleaning(control_records.subject(entry))) is not None:
+        if (denial := decide.cleaning(subject_of(entry))) is not None:
             yield Blocker(denial.reason, denial.sentence)
         if kept is not None:
             yield Blocker(Reason.NO_CLEANUP, kept)
@@ -131,32 +132,32 @@ def _subject(found: Found) -> Subject:
     return Subject(found.table.database, found.table.name, pool_of(found.table))
 
 
-def _waits(session: Session, found: Found, decide: Judge) -> Denial | None:
-    """Why a compaction of the table or partition may not begin now; None when it may."""
-    working = [control_records.subject(entry) for entry in Queue(session.database()).working()] if decide.counts else []
-    return decide.waits(_subject(found), working)
-
-
 def explanation_view(
     inspection: Inspection,
     plan: CompactionPlan | RefusedError,
-    waits: Denial | None = None,
-    told: Mapping[int, StoredFailure] = _NOTHING_TOLD,
+    wait: Wait | None,
+    queued: Sequence[Record],
     *,
     fold: bool,
 ) -> View:
-    """The answer: the drawing for people, one document for JSON and YAML, the directories for TSV."""
+    """
+    The answer: the drawing for people, one document for JSON and YAML, the directories for TSV.
+
+    Args:
+        wait: why a compaction that was queued now wouldn't be claimed.
+        queued: the entries in the queue, as `queue_record` makes them.
+    """
     records = [item.record() for item in inspection.items]
     return View(
         COLUMNS,
         records,
-        document=_document(inspection, plan, waits, told),
-        picture=lambda: _picture(inspection, plan, waits, told, fold=fold),
+        document=_document(inspection, plan, wait, queued),
+        picture=lambda: _picture(inspection, plan, wait, queued, fold=fold),
     )
 
 
 def _document(
-    inspection: Inspection, plan: CompactionPlan | RefusedError, waits: Denial | None, told: Mapping[int, StoredFailure]
+    inspection: Inspection, plan: CompactionPlan | RefusedError, wait: Wait | None, queued: Sequence[Record]
 ) -> Record:
     found, moment, verdict = inspection.found, inspection.moment, inspection.verdict
     totals = read_totals(inspection.items)
@@ -174,9 +175,9 @@ def _document(
         "verdict": _verdict_record(verdict),
         "compaction": _compaction_record(plan, _warnings(found, plan)),
         "waits": None
-        if waits is None
-        else {"reason": waits.reason.value, "sentence": waits.sentence, "until": units.instant(waits.until_ms)},
-        "queue": [queue_record(entry, moment.now_ms, told=told.get(entry.id)) for entry in inspection.queue],
+        if wait is None
+        else {"reason": wait.reason, "sentence": wait.sentence, "until": units.instant(wait.until_ms)},
+        "queue": queued,
         "history": [history_record(entry) for entry in inspection.history],
         "cleaning": [
             {
@@ -252,8 +253,8 @@ def _compaction_record(plan: CompactionPlan | RefusedError, warnings: list[str])
 def _picture(
     inspection: Inspection,
     plan: CompactionPlan | RefusedError,
-    waits: Denial | None,
-    told: Mapping[int, StoredFailure],
+    wait: Wait | None,
+    queued: Sequence[Record],
     *,
     fold: bool,
 ) -> RenderableType:
@@ -281,9 +282,9 @@ def _picture(
     elif not one_answer:
         parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
     parts += [Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)]
-    if waits is not None:
-        parts.append(Text(f"none may begin now ({waits.reason.value}): {waits.sentence}", style="yellow"))
-    for entry in inspection.queue:
+    if wait is not None:
+        parts.append(Text(f"none may begin now ({wait.reason}): {wait.sentence}", style="yellow"))
+    for entry, shown in zip(inspection.queue, queued, strict=True):
         parts.append(
             Text(
                 f"{entry.kind.value} compaction {entry.id} is {entry.state.value}"
@@ -294,7 +295,7 @@ def _picture(
             parts.append(Text(f"  {urgent}", style="dim"))
         parts += [
             Text(f"  {sentence}", style="yellow")
-            for sentence in _troubles(queue_record(entry, inspection.moment.now_ms, told=told.get(entry.id)))
+            for sentence in _troubles(shown, said=None if wait is None else wait.reason)
         ]
     for ready in inspection.cleaning:
         if ready.blockers:
@@ -319,11 +320,11 @@ def _picture(
     return Group(*parts)
 
 
-def _troubles(record: Record) -> Iterator[str]:
-    """Sentences about an entry's failures and about what the entry waits for."""
+def _troubles(record: Record, *, said: str | None) -> Iterator[str]:
+    """Sentences about an entry's failures and about what the entry waits for, unless that reason was said before."""
     if record["broke_down"]:
         yield str(record["broke_down"])
-    if record["waits"]:
+    if record["waits"] not in (None, said):
         yield f"waits ({record['waits']}): {record['waits_because']}"
 
 

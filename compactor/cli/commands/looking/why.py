@@ -4,7 +4,6 @@ cause once, with what it holds back and the command that ends it.
 """
 
 import gc
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.inspection import CatalogMoment, look
 from compactor.control import Denial, Subject
-from compactor.control.scope import DEFAULT_POOL, Scope, ScopeKind
+from compactor.control.waits import TIME, Wait
 from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
@@ -36,6 +35,7 @@ from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEn
 from compactor.planning.eligibility import what_is_kept
 from compactor.planning.thresholds import CLEANUP_KEYS
 from compactor.reasons import Reason
+from compactor.roles.pauses import subject_of
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 
@@ -63,10 +63,7 @@ _RULES: Final[Mapping[Reason, tuple[str, str]]] = {
     Reason.COMPACTION_ABORTED: ("its own transaction was rolled back", "the Cleaner's next cycle: it ends as failed"),
 }
 """Reasons that are the same for every entry: the cause, and what ends it."""
-_REMEDIES: Final[Mapping[Reason, str]] = {
-    Reason.NO_CLEANUP: "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')",
-    Reason.UNSUPPORTED_KIND: "Hive's own workers",
-}
+_UNSET = "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')"
 _NEXT_CYCLE = "nothing: the Cleaner's next cycle removes what was replaced"
 _FREE_WORKER = "nothing: the next free worker takes it"
 
@@ -191,7 +188,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     alike: dict[tuple[object, ...], list[QueueEntry]] = {}  # transactions hold back many entries alike
     for ready in cleaning:
         entry, blockers = ready.entry, ready.blockers
-        subject = control_records.subject(entry)
+        subject = subject_of(entry)
         if decide is not None and subject not in denials:
             denials[subject] = decide.cleaning(subject)
         denial, stays = denials.get(subject), _kept(ready)
@@ -202,16 +199,13 @@ def _told(session: Session, target: str | None, measure: int) -> View:
                 held.setdefault(cause, []).append(alike[key])
         alike[key].append(entry)
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
-    denied = control_records.waiting(session, waiting)
-    told = control_records.stored_failures(session, waiting, denied.values())
-    drained = control_records.drained(session, daemons) if waiting and daemons else {}
+    waits = control_records.waits(control_records.surroundings(session, waiting)[0], waiting) if waiting else {}
     for entry in waiting:
-        because = (told[entry.id].reason, told[entry.id].because) if entry.id in told else ("", "")
-        waits = (denied.get(entry.id), because, entry.pool)
-        if waits not in alike:
-            alike[waits] = []
-            held.setdefault(waiting_cause(entry, *waits[:2], daemons, drained), []).append(alike[waits])
-        alike[waits].append(entry)
+        wait = waits.get(entry.id)
+        if (wait,) not in alike:
+            alike[wait,] = []
+            held.setdefault(_compacting(wait), []).append(alike[wait,])
+        alike[wait,].append(entry)
     removable = dict.fromkeys(ready.entry.entity for ready in cleaning if ready.entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
     counted = {id(entries): Alike.of(entries, sizes) for entries in alike.values()}
@@ -253,9 +247,9 @@ def cleaning_causes(
         )
     )
     if denial is not None:
-        causes.append(_denied(_CLEANING, denial))
+        causes.append(_cause(_CLEANING, Wait.of(denial)))
     if kept is not None:
-        causes.append(Cause(_CLEANING, Reason.NO_CLEANUP.value, kept, _REMEDIES[Reason.NO_CLEANUP]))
+        causes.append(Cause(_CLEANING, Reason.NO_CLEANUP.value, kept, _UNSET))
     if causes:
         return causes
     if daemons is not None and not any(Role.CLEANER.value in seen.member.roles for seen in daemons):
@@ -263,38 +257,6 @@ def cleaning_causes(
             Cause(_CLEANING, Reason.NO_CLEANER.value, "no daemon is the Cleaner", "compactor run, with cleaner.enabled")
         ]
     return [Cause(_CLEANING, "", _NEXT_CYCLE, "time")]
-
-
-def waiting_cause(
-    entry: QueueEntry,
-    denial: Denial | None,
-    failed: tuple[str, str],
-    daemons: Sequence[SeenMember] | None,
-    drained: Mapping[str, Denial],
-) -> Cause:
-    """
-    What keeps an entry from being claimed.
-
-    Args:
-        failed: code and sentence of a failure after which the entry is tried again later; empty without one.
-        daemons: as for `cleaning_causes`.
-        drained: by host, why its workers claim nothing.
-    """
-    if denial is not None:
-        return _denied(_COMPACTING, denial)
-    if failed[0]:
-        return Cause(_COMPACTING, failed[0], failed[1], "its next attempt; see compactor queue")
-    if daemons is not None and (denied := control_records.unserved(entry, daemons, drained)) is not None:
-        if denied.host is not None:
-            return _denied(_COMPACTING, denied)
-        pool = entry.pool or DEFAULT_POOL
-        remedy = (
-            f"worker.pools: {{{pool}: 1}}; after twelve hours workers without a pool take it"
-            if any("worker" in seen.member.roles for seen in daemons)
-            else "compactor run, with worker.threads"
-        )
-        return Cause(_COMPACTING, denied.reason.value, denied.sentence, remedy)
-    return Cause(_COMPACTING, "", _FREE_WORKER, "time")
 
 
 def _ties(cleaner: Cleaning, cleaning: Sequence[ReadyEntry]) -> Mapping[int, str]:
@@ -331,25 +293,14 @@ def _blocked(blocker: Blocker, ties: Mapping[int, str]) -> Cause:
             return Cause(_CLEANING, blocker.reason.value, sentence, remedy)
 
 
-def _denied(holds: str, denial: Denial) -> Cause:
-    until = units.instant(denial.until_ms)
-    remedy = _REMEDIES.get(denial.reason) or (f"time: until {units.clock(until)} UTC" if until else "time")
-    if denial.scope is not None:
-        remedy = _resume(denial.scope)
-    if denial.host is not None:
-        remedy = f"compactor drain {shlex.quote(denial.host)} --undo"
-    return Cause(holds, denial.reason.value, denial.sentence, remedy)
+def _cause(holds: str, wait: Wait) -> Cause:
+    until = units.instant(wait.until_ms)
+    remedy = f"time: until {units.clock(until)} UTC" if until and wait.remedy == TIME else wait.remedy
+    return Cause(holds, wait.reason, wait.sentence, remedy)
 
 
-def _resume(scope: Scope) -> str:
-    """The command that ends a pause of this scope; a scope of a newer version has no option of its own."""
-    match scope.kind:
-        case ScopeKind.ALL:
-            return "compactor resume --all"
-        case ScopeKind.UNKNOWN:
-            return "compactor resume --every, which ends all pauses"
-        case kind:
-            return f"compactor resume --{kind.value} {shlex.quote(scope.name)}"
+def _compacting(wait: Wait | None) -> Cause:
+    return Cause(_COMPACTING, "", _FREE_WORKER, TIME) if wait is None else _cause(_COMPACTING, wait)
 
 
 def _kept(ready: ReadyEntry) -> str | None:

@@ -19,7 +19,7 @@ from compactor.cli.views.achieved import achieved
 from compactor.cli.views.inspection import why_ineligible
 from compactor.cli.views.survey import Survey
 from compactor.cli.views.survey import worst as most_in_need
-from compactor.control import Denial
+from compactor.control.waits import Wait
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
@@ -113,11 +113,11 @@ def enqueue(
         pool=pool or pool_of(found.table),
         initiator_id=f"{session.settings.host_name}-manual",
     )
-    denial = _waits(session, asked)
+    waits = _waits(session, asked)
     standing = None if asked.accepted else Queue(database).entry(asked.id)
     session.close()  # frees an embedded database for the daemon during the wait
-    if denial is not None and denial.reason is not Reason.CONTROL_UNKNOWN:  # `_waits` printed that one and its cause
-        session.output.say(f"it waits ({denial.reason.value}): {denial.sentence}")
+    if waits is not None and waits.reason != Reason.CONTROL_UNKNOWN.value:  # `_waits` printed that one and its cause
+        session.output.say(f"it waits ({waits.reason}): {waits.sentence}")
     if not wait:
         record: dict[str, object] = {
             "id": asked.id,
@@ -128,8 +128,8 @@ def enqueue(
             "message": asked.message,
         }
         record |= {
-            "waits": denial.reason.value if denial else None,
-            "waits_because": denial.sentence if denial else None,
+            "waits": waits.reason if waits else None,
+            "waits_because": waits.sentence if waits else None,
         }
         record["warnings"] = warnings
         session.output.show(View(COLUMNS, [record], document=record))
@@ -245,10 +245,13 @@ def show_end(
     return OUTCOMES.get(entry.state, Code.FAILED)
 
 
-def _waits(session: Session, asked: Enqueued) -> Denial | None:
-    """Why no worker may claim the entry now; None when one may."""
+def _waits(session: Session, asked: Enqueued) -> Wait | None:
+    """Why no worker claims the entry now; None: the next free worker does."""
     entry = Queue(session.database()).entry(asked.id) if asked.state is QueueState.INITIATED else None
-    return None if entry is None else control_records.waiting(session, [entry]).get(entry.id)
+    if entry is None:
+        return None
+    at, _ = control_records.surroundings(session, [entry])
+    return control_records.waits(at, [entry]).get(entry.id)
 
 
 def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:
@@ -266,8 +269,8 @@ def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None
             if timeout is not None and waited > timeout:
                 hint = ""
                 if entry.state is QueueState.INITIATED:
-                    denial = _waits(session, asked)
-                    hint = f"{denial.sentence}; " if denial else "is a daemon running (`compactor run`)? "
+                    waits = _waits(session, asked)
+                    hint = f"{waits.sentence} ({waits.remedy}); " if waits else ""
                 raise CompactorError(
                     f"{found.entity} is still {entry.state.value} after {units.seconds(waited)}; {hint}entry {asked.id} stays queued"
                 )

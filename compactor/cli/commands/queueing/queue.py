@@ -13,7 +13,7 @@ from compactor.cli.naming.filters import Wanted, entry_options, moment_of, watch
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.achieved import ACHIEVED_COLUMNS, PROGRESS_COLUMNS, achieved, progress
-from compactor.control import Denial
+from compactor.control.waits import Wait
 from compactor.errors import CompactorError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.urgency import is_timed, rank_of, urgency_of
@@ -164,19 +164,14 @@ def _queue_view(
     entries = wanted.among(there)
     first = sorted(entries, key=_order(sort, timed=is_timed(database.schema.compaction_queue)))[:limit]
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
-    denied = control_records.waiting(session, known)
-    told = control_records.stored_failures(session, known, denied.values())
-    left = [one for one in known if one.state is QueueState.INITIATED and one.id not in denied.keys() | told.keys()]
-    if left and (alive := control_records.daemons(session)):
-        drained = control_records.drained(session, alive)
-        unserved = {one.id: control_records.unserved(one, alive, drained) for one in left}
-        denied |= {number: denial for number, denial in unserved.items() if denial is not None}
+    at, told = control_records.surroundings(session, known)
+    waits = control_records.waits(at, known)
     work = work_on(session, [one for one in known if one.state is QueueState.WORKING])
     records: list[Record] = [
         _foreign_record(entry, now)
         if isinstance(entry, ForeignEntry)
         else {
-            **queue_record(entry, now, denied.get(entry.id), told.get(entry.id)),
+            **queue_record(entry, now, waits.get(entry.id), told.get(entry.id)),
             **progress(entry, work.get(entry.id), now),
             **_tracked(session, entry),
         }
@@ -265,9 +260,7 @@ def work_on(session: Session, entries: Sequence[QueueEntry]) -> Mapping[int, Sto
         return {}
 
 
-def queue_record(
-    entry: QueueEntry, now_ms: int, denial: Denial | None = None, told: StoredFailure | None = None
-) -> Record:
+def queue_record(entry: QueueEntry, now_ms: int, wait: Wait | None = None, told: StoredFailure | None = None) -> Record:
     """
     An entry of the queue as an output record.
 
@@ -276,20 +269,13 @@ def queue_record(
     entry ended in a failure. `urgency` is 0 to 4 (`compaction_queue.urgency`).
     """
     told = told or StoredFailure()
-    waits, because = (
-        (denial.reason.value, denial.sentence)
-        if denial
-        else (told.reason, told.because)
-        if entry.state is QueueState.INITIATED
-        else ("", "")
-    )
     entered = moment_of(entry)
     return {
         **_common(entry),
         "since_ms": None if entered is None else max(0, now_ms - entered),
         "urgency": urgency_of(entry),
-        "waits": waits or None,
-        "waits_because": because or None,
+        "waits": None if wait is None else wait.reason,
+        "waits_because": None if wait is None else wait.sentence,
         "broke_down": told.sentence or None,
         "failures": told.times,
         "last_failure": told.latest or None,
