@@ -31,7 +31,6 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.name_patterns import fits, is_pattern
-from compactor.reasons import Reason
 from compactor.roles.pauses import subject_of, workers_of
 from compactor.roles.worker.failures import KEY, StoredFailure, told
 
