@@ -47,6 +47,7 @@ def built(source, profile, *, beside=()):
             and stamp.read_text() == digest
             and all(map(os.path.exists, classpath.read_text().split(":")))
         ):
+            stamp.unlink(missing_ok=True)  # of what is cut off half-way nothing is believed
             goal = ["dependency:build-classpath", f"-Dmdep.outputFile={classpath}"]
             _run(
                 f"the jars of {source.name}, {profile}",
