@@ -107,7 +107,7 @@ def test_from_request_to_history(site):
     assert site.run("enqueue", target).code == 3
     late = site.run("enqueue", target, "--wait", "--timeout", "0.1")
     assert late.code == 1
-    assert "is a daemon running" in late.err
+    assert "no daemon has workers (compactor run, with worker.threads)" in late.err
     nothing = site.run("enqueue", "fx.nothing")
     assert (nothing.code, nothing.out) == (4, ""), nothing
     assert [(entry["id"], entry["state"]) for entry in site.run("queue").json] == [(asked.json["id"], "initiated")]

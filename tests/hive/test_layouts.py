@@ -141,7 +141,8 @@ def test_hive_reads_the_same_rows_before_and_after(tmp_path, request, release, m
     delete(keys[1::4])
     before = _seen(judge, warehouse, table)
     assert [key for key, _ in before] == [key for key in keys if key not in keys[1::4]]
-    refused = pytest.raises(RefusedError, match="list-bucketing") if made is skewed else contextlib.nullcontext()
+    reads_all = made is skewed and (release, kind) != ("4", CompactionKind.MINOR)  # that one joins the deltas alone
+    refused = pytest.raises(RefusedError, match="list-bucketing") if reads_all else contextlib.nullcontext()
     with refused:
         Attempt(warehouse, table, kind).run()
     assert _seen(judge, warehouse, table) == before

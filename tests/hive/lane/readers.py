@@ -9,10 +9,8 @@ QUERIES = (
     "",
     "hive.transactional.events.mem=0",
     "hive.txn.filter.delete.events=false",
-    "mapreduce.input.fileinputformat.split.maxsize=1\nhive.exec.orc.split.strategy=ETL",
-    "hive.exec.orc.split.strategy=BI",
 )
-"""Settings of those who read: delete events that don't fit into memory, or of other files, too; a split a stripe."""
+"""Settings of those who read: delete events that don't fit into memory, or of other files, too."""
 
 
 class Readers(LaneTable):
