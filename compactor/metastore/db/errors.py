@@ -80,7 +80,7 @@ class Translation:
 
     def _one_line(self, error: DBAPIError) -> str:
         match getattr(error.orig, "args", ()):
-            case (int(number), str(text)):  # as drivers of MySQL tell it
+            case (int(number), str(text)):  # as some drivers tell it
                 line = f"{one_line(text)} ({number})"
             case _:
                 line = one_line(error.orig)
