@@ -28,7 +28,7 @@ test-long: ## play long random lives of tables under all options, and more that 
 
 test-cluster: ## run the tests that start the servers of a cluster: HDFS and others
 	@$(SETUP) test
-	@$(BIN)/python -m pytest -m cluster -n 3 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -m cluster -n 4 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
 test-hive: ## play random SQL on real Hive servers, 4.0.1 and 3.1.3, beside the daemon (docs/testing.md)
 	@$(SETUP) test
