@@ -167,7 +167,7 @@ def test_a_swept_table_that_waits_for_time_is_left_alone(database, hive):
     swept = proof(database)
     assert aborts.forget(aborts.groups(0, -1), swept) == 1
     count, until_ms = aborts.remember(swept)
-    assert (count, 0 < until_ms - swept.listed_ms <= LATE_MS) == (2, True)
+    assert (count, 0 < until_ms - swept.search.listed_ms <= LATE_MS) == (2, True)
     assert aborts.groups(0, 0) == []
     assert [group.count for group in Aborts(database).groups(0, 0)] == [2]
     hive.fail_write(silent=0)
