@@ -6,7 +6,7 @@ Connects to the coordinator, reads scopes and times from options, and makes reco
 
 import getpass
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -275,6 +275,16 @@ def surroundings(session: Session, entries: Iterable[QueueEntry]) -> tuple[Surro
     since_attempt = {number: (one.reason, one.because) for number, one in told.items() if one.reason}
     alive = daemons(session)
     return Surroundings(decide, working, since_attempt, None if alive is None else workers_of(alive)), told
+
+
+def waiting(
+    session: Session, entries: Collection[QueueEntry]
+) -> tuple[Mapping[int, Wait], Mapping[int, StoredFailure]]:
+    """`waits` of these entries, and their stored failures, both by id; where none is initiated, only the latter are asked."""
+    if all(entry.state is not QueueState.INITIATED for entry in entries):
+        return {}, stored_failures(session, entries)
+    at, told = surroundings(session, entries)
+    return waits(at, entries), told
 
 
 def waits(at: Surroundings, entries: Iterable[QueueEntry]) -> dict[int, Wait]:

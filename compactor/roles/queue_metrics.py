@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import ON_PURPOSE
-from compactor.control.waits import Surroundings
+from compactor.control.waits import Surroundings, Workers
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.model import KINDS, ForeignEntry, QueueEntry, QueueState
@@ -164,10 +164,17 @@ class QueueMetrics:
             services.control.judge(),
             [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING],
             {number: (told.reason, told.because) for number, told in services.failures.told().items() if told.reason},
-            workers_of(seen for seen in services.coordinator.members() if seen.alive),
+            self._workers(),
         )
         waits = {entry.id: at.wait(subject_of(entry), entry.kind, entry.id) for entry in waiting}
         return {number: wait.reason for number, wait in waits.items() if wait is not None}
+
+    def _workers(self) -> tuple[Workers, ...] | None:
+        """Those of all daemons that are alive; None while the coordinator can't be asked, which is no matter of Hive's."""
+        try:
+            return workers_of(seen for seen in self._services.coordinator.members() if seen.alive)
+        except CompactorError:
+            return None
 
 
 def _type(entry: ForeignEntry) -> str:

@@ -3,9 +3,11 @@
 import pytest
 from structlog.testing import capture_logs
 
+from compactor.acid.compaction import CompactionKind
 from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, with_pause, without_pauses
 from compactor.errors import UnreachableError
+from compactor.metastore.model import Entity
 from compactor.roles.queue_metrics import QueueMetrics
 from tests.metastore.actor import OUTLIVED_MS
 
@@ -50,6 +52,25 @@ def test_a_database_that_does_not_answer(world, monkeypatch):
         assert up() == 0
     watch.run_once()
     assert up() == 1
+
+
+def test_who_works_is_told_while_it_is_known(world, monkeypatch):
+    """
+    An entry that nobody's workers may take is counted as such; a coordinator that doesn't answer is no fault of the
+    database, and no reason to say that nobody works.
+    """
+    world.table(rows=2)
+    world.services.queue.enqueue(Entity("db", "t"), CompactionKind.MAJOR)
+    value = world.services.metrics.registry.get_sample_value
+    QueueMetrics(world.services).run_once()
+    assert value("compactor_held_entries", {"reason": "no-worker"}) == 1
+
+    def away():
+        raise UnreachableError("the coordinator is away")
+
+    monkeypatch.setattr(world.services.coordinator, "members", away)
+    QueueMetrics(world.services).run_once()
+    assert (value("compactor_database_up"), value("compactor_held_entries", {"reason": "no-worker"})) == (1, None)
 
 
 def test_the_oldest_open_transaction_is_told_whoever_leads(world):

@@ -199,7 +199,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
                 held.setdefault(cause, []).append(alike[key])
         alike[key].append(entry)
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
-    waits = control_records.waits(control_records.surroundings(session, waiting)[0], waiting) if waiting else {}
+    waits, _ = control_records.waiting(session, waiting)
     for entry in waiting:
         wait = waits.get(entry.id)
         if (wait,) not in alike:

@@ -248,10 +248,7 @@ def show_end(
 def _waits(session: Session, asked: Enqueued) -> Wait | None:
     """Why no worker claims the entry now; None: the next free worker does."""
     entry = Queue(session.database()).entry(asked.id) if asked.state is QueueState.INITIATED else None
-    if entry is None:
-        return None
-    at, _ = control_records.surroundings(session, [entry])
-    return control_records.waits(at, [entry]).get(entry.id)
+    return None if entry is None else control_records.waiting(session, [entry])[0].get(entry.id)
 
 
 def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:

@@ -164,8 +164,7 @@ def _queue_view(
     entries = wanted.among(there)
     first = sorted(entries, key=_order(sort, timed=is_timed(database.schema.compaction_queue)))[:limit]
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
-    at, told = control_records.surroundings(session, known)
-    waits = control_records.waits(at, known)
+    waits, told = control_records.waiting(session, known)
     work = work_on(session, [one for one in known if one.state is QueueState.WORKING])
     records: list[Record] = [
         _foreign_record(entry, now)
