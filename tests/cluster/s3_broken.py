@@ -81,7 +81,7 @@ class Broken:
             if wanted is None:
                 return found[0]
             name = re.search(rb"<Key>(.*?)</Key>", found[0], re.DOTALL)[1]
-            said = self._inner(environ, "HEAD", f"/{bucket}/{_text(name.decode())}")
+            said = self._inner(environ, "HEAD", f"/{bucket}/{_text(name.decode())}".encode().decode("latin-1"))
             if said == _text(wanted[1].decode()).strip('"'):
                 return re.sub(rb"<ETag>.*?</ETag>", b"", found[0])
             code = b"NoSuchKey" if said is None else b"PreconditionFailed"
@@ -100,7 +100,12 @@ class Broken:
         )
 
     def _inner(self, environ, method, path):
-        """A request of the server's own; returns the ETag of the answer, None where there is none."""
+        """
+        A request of the server's own; returns the ETag of the answer, None where there is none.
+
+        Args:
+            path: as WSGI gives it: each byte a character.
+        """
         found = []
 
         def start(_status, headers, *_):
@@ -111,8 +116,8 @@ class Broken:
         own |= {
             "REQUEST_METHOD": method,
             "PATH_INFO": path,
-            "RAW_URI": quote(path),
-            "REQUEST_URI": quote(path),
+            "RAW_URI": quote(path, encoding="latin-1"),
+            "REQUEST_URI": quote(path, encoding="latin-1"),
             "QUERY_STRING": "",
             "CONTENT_LENGTH": "0",
             "wsgi.input": io.BytesIO(),

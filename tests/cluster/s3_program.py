@@ -10,6 +10,7 @@ tests would fall into, and with buckets that break promises (`s3_broken`).
 
 import sys
 import threading
+from urllib.parse import unquote
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.s3.exceptions import NoSuchUpload, PreconditionFailed
@@ -62,7 +63,7 @@ def close_gaps() -> None:
 
     def copy_if_match(self):
         wanted = self.headers.get("x-amz-copy-source-if-match")
-        bucket, _, key = self.headers.get("x-amz-copy-source").lstrip("/").partition("/")
+        bucket, _, key = unquote(self.headers.get("x-amz-copy-source")).lstrip("/").partition("/")
         found = self.backend.get_object(bucket, key)
         if wanted and found is not None and found.etag.strip('"') != wanted.strip('"'):
             raise PreconditionFailed("x-amz-copy-source-If-Match")
