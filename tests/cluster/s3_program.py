@@ -12,7 +12,7 @@ import sys
 import threading
 from urllib.parse import unquote
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
 from moto.s3.exceptions import NoSuchUpload, PreconditionFailed
 from moto.s3.models import FakeBucket
 from moto.s3.responses import S3Response
@@ -75,7 +75,7 @@ def close_gaps() -> None:
 
 def main() -> None:
     close_gaps()
-    application = Broken(OneByOne(DomainDispatcherApplication(create_backend_app)))
+    application = Broken(OneByOne(create_backend_app("s3")))
     run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=Quiet)
 
 

@@ -100,7 +100,7 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     for _ in range(600):
         if process.poll() is not None:
             raise RuntimeError(f"the S3 server ended with {process.returncode}: is moto[server] installed?")
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/moto-api/", timeout=5):
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
             return
         time.sleep(0.1)
     raise RuntimeError("the S3 server doesn't answer")
