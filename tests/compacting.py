@@ -160,8 +160,8 @@ class Attempt:
     def verify(self):
         self.verified = self.compaction.verify(self.staged)
 
-    def publish(self, guard=lambda: None, alone=None):
-        return self.compaction.publish(self.verified, guard, alone)
+    def publish(self, guard=lambda: None):
+        return self.compaction.publish(self.verified, guard)
 
     def run(self):
         """Everything up to the commit; returns what was published."""

@@ -13,7 +13,6 @@ from typing import NewType
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.engine.full_acid import plan_full_acid, run_full_acid
 from compactor.engine.insert_only.jobs import plan_insert_only, run_insert_only
-from compactor.engine.publish.checks import Alone
 from compactor.engine.publish.choose import way_to_publish
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Checked, OutputFile, Staged, markers_of
@@ -272,19 +271,18 @@ class Compaction:
         except (CompactorError, OSError) as error:
             return f"nothing ({error})"
 
-    def publish(self, verified: Verified, guard: Callable[[], None], alone: Alone | None = None) -> Published:
+    def publish(self, verified: Verified, guard: Callable[[], None]) -> Published:
         """
         Make the result visible; a result that this attempt has published already stays as it is.
 
         Args:
             guard: raises when this worker doesn't own the entry any more, or the table was replaced by another one;
                 called directly before the result appears.
-            alone: as for `Publisher.publish`.
 
         Raises:
             RefusedError, RivalError, CancelledError, RetryableError, OutcomeUnknownError: as `Publisher.publish`.
         """
-        self._publisher.publish(verified, guard, self._known, alone)
+        self._publisher.publish(verified, guard, self._known)
         return Published(verified)
 
     def discard(self) -> None:

@@ -24,8 +24,8 @@ from compactor.settings.work import (
 )
 from compactor.settings.zookeeper import Members, ZooKeeper
 
-_EACH_WORKER = 4
-"""Connections that a worker uses at once: its own, its monitor's, its heartbeat's, and one that holds locks (Hive 3.1)."""
+_EACH_WORKER = 3
+"""Connections that a worker uses at once: its own, its monitor's and its heartbeat's."""
 _EACH_PROCESS = 16
 """
 Connections of the threads that a process has once.

@@ -1,12 +1,11 @@
 """One compaction of a table or partition at a time: claims, the commit on Hive 4, the rename on Hive 3.1."""
 
-import threading
 from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import event
 
-from compactor.errors import OwnershipLostError, RetryableError, RivalError
+from compactor.errors import OwnershipLostError, RivalError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.partition_names import folded_entity
@@ -213,61 +212,13 @@ def test_a_claim_of_hives_worker_goes_back_with_its_transaction(database_4, hive
     assert queue.entry(one.id).state is QueueState.INITIATED
 
 
-def test_nothing_is_claimed_or_taken_back_while_a_result_is_renamed(database_3, hive_3):
-    """
-    The rename is Hive 3.1's commit: from the last look to it no other entry of the place is claimed, by Hive's worker
-    either, and this claim isn't taken back by a metastore that starts, or by the age of the claim.
-    """
-    queue = Queue(database_3)
-    entry, table = _claimed(database_3, hive_3, None), database_3.schema.compaction_queue
-    other = hive_3.queued("DB.t")
-    done = []
-
-    def claim():
-        hive_3.change(table.update().where(table.c.cq_id == other).values(cq_state="w", cq_worker_id="hms-1"))
-        done.append("claimed")
-
-    def revoke():
-        change = table.update().where(table.c.cq_id == entry.id)
-        hive_3.change(change.values(cq_state="i", cq_worker_id=None))
-        done.append("revoked")
-
-    threads = [threading.Thread(target=call) for call in (claim, revoke)]
-    with queue.only_publisher(entry) as still:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(0.5)
-        still()
-        assert not done
-    for thread in threads:
-        thread.join()
-    assert sorted(done) == ["claimed", "revoked"]
-    with pytest.raises(OwnershipLostError), queue.only_publisher(entry):
-        pass
-
-
 def test_a_worker_of_hives_on_another_entry_comes_first(database_3, hive_3):
     """It renames without a look; one of ours looks for what lies across its own result."""
     queue = Queue(database_3)
     entry = _claimed(database_3, hive_3, None)
     hive_3.queued("db.u", state="w", worker_id="hms-1", start=1_000)
     hive_3.queued("db.t", state="w", worker_id=f"compactor-here-{'1' * 32}-1", start=1_000)
-    with queue.only_publisher(entry):
-        pass
+    queue.require_none_of_hives(entry)
     hive_3.queued("Db.T", state="w", worker_id="hms-1", start=1_000)
-    with pytest.raises(RivalError, match="is at work, by hms-1"), queue.only_publisher(entry):
-        pass
-
-
-def test_two_publishers_of_one_place_follow_each_other(database_3, hive_3, monkeypatch):
-    """The second one's look comes after the first one's rename, or not at all."""
-    monkeypatch.setattr("compactor.metastore.db.database.WAIT_SECONDS", 1.0)
-    queue = Queue(database_3)
-    one = _claimed(database_3, hive_3, None)
-    hive_3.queued("db.t", state="w", worker_id=f"compactor-here-{'1' * 32}-1", start=1_000)
-    two = next(entry for entry in queue.working() if entry.id != one.id)
-    with queue.only_publisher(one), pytest.raises(RetryableError), queue.only_publisher(two):
-        pass
-    with queue.only_publisher(two):
-        pass
+    with pytest.raises(RivalError, match="is at work, by hms-1"):
+        queue.require_none_of_hives(entry)

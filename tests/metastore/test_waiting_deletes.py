@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import OwnershipLostError, RetryableError
+from compactor.errors import OwnershipLostError
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
@@ -145,48 +145,3 @@ def test_a_cleaned_entry_that_was_renamed_forgets_nothing_of_its_old_name(steppe
     commits = stepped_database.schema.completed_txn_components.c
     tables = stepped_database.read(lambda connection: connection.scalars(select(commits.ctc_table)).all())
     assert sorted(tables) == ["s", "t"]
-
-
-@pytest.fixture(params=kinds(["postgres-3", "mariadb-3", "mysql5-3"]))
-def database_of_3(request, tmp_path):
-    with metastore(request.param, request, tmp_path) as found:
-        yield found
-
-
-def _claimed(database, hive):
-    worker = f"compactor-here-{'0' * 32}-1"
-    hive.queued("db.t", state="w", worker_id=worker, start=1_000)
-    return Queue(database), Queue(database).working()[0]
-
-
-@pytest.mark.parametrize("dropped", ["db.t", "db.s"])
-def test_a_drop_waits_for_a_publication_and_ends_well(database_of_3, parties, dropped):
-    """
-    On Hive 3.1 a worker has the rows of its place while it renames. Hive's own DROP of that table waits for them, on
-    InnoDB that of any table; then it does its work, and the publication was disturbed by nothing.
-    """
-    hive = client(database_of_3, parties)
-    queue, entry = _claimed(database_of_3, hive)
-    with queue.only_publisher(entry) as still:
-        drop = dropping(hive, dropped)
-        drop.go()
-        waits = drop.look(1.0) is None
-        still()
-        assert waits or dropped == "db.s"
-    drop.finish()
-    assert (queue.entry(entry.id) is None) == (dropped == "db.t")
-
-
-def test_a_publication_waits_for_a_drop_and_finds_nothing(database_of_3, parties, monkeypatch):
-    """Hive's DROP has deleted the entry and isn't done: the worker waits, and publishes nothing."""
-    monkeypatch.setattr("compactor.metastore.db.database.WAIT_SECONDS", 1.0)
-    hive = client(database_of_3, parties)
-    queue, entry = _claimed(database_of_3, hive)
-    drop = dropping(hive, "db.t")
-    drop.go()
-    assert drop.at() is not None
-    with pytest.raises(RetryableError), queue.only_publisher(entry):
-        pass
-    drop.finish()
-    with pytest.raises(OwnershipLostError), queue.only_publisher(entry):
-        pass

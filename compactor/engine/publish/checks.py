@@ -3,8 +3,7 @@ The last checks of every way of publishing: the inputs are unchanged, and no oth
 """
 
 import uuid
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
@@ -17,9 +16,6 @@ from compactor.planning.rivals import Beside, beside
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
 from compactor.storage.location import join
-
-Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
-"""Holds other compactions of the place off; yields what raises when it doesn't hold any more."""
 
 
 class LastLook:
@@ -51,7 +47,7 @@ class LastLook:
 
     def check_names(self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], staging: str) -> None:
         """
-        Look once more, at names alone and so at once, when no other compaction can publish here any more: all
+        Look once more, at names alone and so at once, when no other compaction of ours can publish here any more: all
         directories with inputs are there, and none came since the listing that would be read beside this result.
 
         Args:
@@ -72,9 +68,8 @@ class LastLook:
         """
         Take away the staging directories of all other attempts in the place; returns the names that are left there.
 
-        Then no rename of theirs can come later, however long they stood still after their own look, and whatever they
-        held has been lost. Of two that do this at once at most one publishes: the staging directory of each was there
-        before its look.
+        Then no rename of theirs can come later, however long they stood still after their own look. Of two that do this
+        at once at most one publishes: the staging directory of each was there before its look.
         """
         location = self._request.location
         while True:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.engine.publish.checks import Alone
 from compactor.engine.publish.rename import RenamePublisher
 from compactor.engine.publish.uploads import UploadPublisher
 from compactor.engine.request import CompactionRequest
@@ -23,17 +22,13 @@ from compactor.storage.base import Storage
 class Publisher(Protocol):
     """Makes the verified result of one attempt visible."""
 
-    def publish(
-        self, verified: Verified, guard: Callable[[], None], known: Collection[str], alone: Alone | None = None
-    ) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """
         Do the last checks, then make all directories visible; those that this attempt has published already are kept.
 
         Args:
             known: directories that the plan was made from.
             guard: raises when this worker doesn't own the entry any more; called directly before files appear.
-            alone: holds what keeps other compactions from publishing beside the result (Hive 3.1), and yields what asks
-                whether it is held still. Held for as short as can be: clients of Hive wait meanwhile.
 
         Raises:
             RefusedError: INPUT_CHANGED, DUPLICATE_RANGE.

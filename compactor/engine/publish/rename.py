@@ -7,9 +7,10 @@ it with the staged files. A directory that is there counts as published once its
 
 from collections.abc import Callable, Collection
 
+from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import DirKind
-from compactor.engine.publish.checks import Alone, LastLook
+from compactor.engine.publish.checks import LastLook
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, files_below
 from compactor.engine.staging.directory import Staging
@@ -30,9 +31,7 @@ class RenamePublisher:
         self._staging = staging
         self._last = LastLook(storage, request)
 
-    def publish(
-        self, verified: Verified, guard: Callable[[], None], known: Collection[str], alone: Alone | None = None
-    ) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """
         Do the last checks and rename each directory; a directory that this attempt has published already is kept.
 
@@ -53,24 +52,24 @@ class RenamePublisher:
                 self._make_durable(manifest)
             else:
                 self._last.clear_range(manifest, listing.directories, known)
-                self._rename_alone(verified.staged.plan, manifest, known, alone)
+                if self._request.layout is LayoutVersion.HIVE_3:
+                    self._look_again(verified.staged.plan, manifest, guard, known)
+                self._rename(manifest)
 
-    def _rename_alone(
-        self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], alone: Alone | None
+    def _look_again(
+        self, plan: CompactionPlan, manifest: Manifest, guard: Callable[[], None], known: Collection[str]
     ) -> None:
         """
-        Rename a directory. On Hive 3.1 the rename is the commit. Another compaction of ours may have published since the
-        listing, which takes as long as there are files; so the names are looked at again where none can any more: the
-        rows of its entry are locked, and its staging directory is gone.
+        On Hive 3.1 the rename is the commit. Another compaction of ours may have published since the listing, which
+        takes as long as there are files; so the names are looked at again when none can any more: its staging directory
+        is gone.
+
+        The names are read twice. One that renames its result and ends while the first reading is under way may appear in
+        it neither with its staging directory nor with its result.
         """
-        if alone is None:
-            self._rename(manifest)
-            return
-        self._last.alone_with(self._staging.name)  # before the rows are locked: a removal may take long
-        with alone() as still:
-            self._last.check_names(plan, manifest, known, self._staging.name)
-            still()
-            self._rename(manifest)
+        self._last.alone_with(self._staging.name)
+        guard()  # the listing and the removal may have taken long
+        self._last.check_names(plan, manifest, known, self._staging.name)
 
     def _is_there(self, manifest: Manifest, listing: Listing) -> bool:
         if manifest.directory not in listing.directories:

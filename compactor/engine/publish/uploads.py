@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from compactor.acid.names import DirKind
-from compactor.engine.publish.checks import Alone, LastLook
+from compactor.engine.publish.checks import LastLook
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, ManifestFile, files_below
 from compactor.engine.staging.directory import at_once
@@ -45,11 +45,8 @@ class UploadPublisher:
         self._staging = staging
         self._last = LastLook(storage, request)
 
-    def publish(
-        self, verified: Verified, guard: Callable[[], None], known: Collection[str], alone: Alone | None = None
-    ) -> None:
+    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """See `Publisher.publish`; on Hive 3.1 no table is compacted in such a store."""
-        assert alone is None
         plan = verified.staged.plan
         guard()
         listing = self._storage.list_tree(self._request.location)

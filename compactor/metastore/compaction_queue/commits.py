@@ -4,8 +4,7 @@ Commits a compaction: stores its transaction and what it covers with the entry, 
 Source: docs/metastore.md; Hive's CompactionTxnHandler, CommitTxnFunction.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
@@ -13,7 +12,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError, UnreachableError
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, noted
 from compactor.metastore.compaction_queue.guards import lock_open, lost, owned, update_owned
-from compactor.metastore.compaction_queue.rivals import Neighbours, neighbours, require_first, require_only
+from compactor.metastore.compaction_queue.rivals import Neighbours, neighbours, require_first
 from compactor.metastore.compaction_queue.rows import find
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import maximum, of_entity
@@ -107,12 +106,6 @@ class Commits:
                 )
 
         self._database.repeatable(withdraw)
-
-    def only_publisher(self, entry: QueueEntry) -> AbstractContextManager[Callable[[], None]]:
-        """Implements `Queue.only_publisher`."""
-        return self._database.holding(
-            lambda connection: require_only(connection, self._schema, entry), f"entries of {entry.entity}"
-        )
 
     def mark_compacted_and_commit(
         self,

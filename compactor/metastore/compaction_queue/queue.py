@@ -7,7 +7,6 @@ Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, select, update
 
@@ -19,7 +18,13 @@ from compactor.metastore.compaction_queue.commits import Commits
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, FollowUpStore
 from compactor.metastore.compaction_queue.guards import lost, owned, update_owned
 from compactor.metastore.compaction_queue.requests import Request, Requests
-from compactor.metastore.compaction_queue.rivals import Neighbours, neighbours, require_first, require_none_open
+from compactor.metastore.compaction_queue.rivals import (
+    Neighbours,
+    neighbours,
+    require_first,
+    require_none_of_hives,
+    require_none_open,
+)
 from compactor.metastore.compaction_queue.rows import (
     ending,
     find,
@@ -176,19 +181,14 @@ class Queue:
 
         return self._database.read(look)
 
-    def only_publisher(self, entry: QueueEntry) -> AbstractContextManager[Callable[[], None]]:
+    def require_none_of_hives(self, entry: QueueEntry) -> None:
         """
-        On Hive 3.1, while a result is looked at for the last time and renamed: no other entry of its table or partition
-        is claimed or published, and neither the compactor nor Hive takes the claim back.
-
-        Yields a function that asks whether this holds still.
+        Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place.
 
         Raises:
-            RivalError: one of Hive's workers works on another entry of the place.
-            OwnershipLostError: the entry isn't this worker's any more.
-            RetryableError: another worker publishes there.
+            RivalError: one does, and renames its result without a look.
         """
-        return self._commits.only_publisher(entry)
+        self._database.read(lambda connection: require_none_of_hives(connection, self._schema, entry))
 
     def mark_compacted_and_commit(
         self,

@@ -6,8 +6,8 @@ before it commits, clients may spell a name in other letters, and a claim that w
 each attempt of ours asks in the transaction that commits it, alone with TXN_LOCK_TBL, under which no process opens or
 commits a transaction. The queue has no index but that on its ids, and may be long: it is read before (`neighbours`), and
 under the lock only the rows of the place, and those that came since. Hive 3.1 has no transactions of compactions; there
-the queue's rows are locked while a result is renamed (`require_only`), and the publisher looks for overlapping
-directories. What hinders a compaction is decided by `planning.rivals`.
+the publisher looks for overlapping directories when the staging directories of all others are gone. What hinders a
+compaction is decided by `planning.rivals`.
 Source: docs/metastore.md, *One compaction at a time*; Hive's CompactFunction, AcidCompactionService.
 """
 
@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidTxnList
-from compactor.errors import OwnershipLostError, RivalError
+from compactor.errors import RivalError
 from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.schema import HiveSchema
@@ -92,32 +92,16 @@ def require_none_open(
         raise RivalError(f"{entry.entity}: {why}")
 
 
-def require_only(connection: Connection, schema: HiveSchema, entry: QueueEntry) -> None:
+def require_none_of_hives(connection: Connection, schema: HiveSchema, entry: QueueEntry) -> None:
     """
-    Check, on Hive 3.1, that a compaction may be published, and lock the rows of all entries of its place until the
-    transaction ends: none of them is claimed, taken back or published by our workers meanwhile.
+    Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place: it looks at nothing.
 
     Raises:
-        RivalError: another one comes first.
-        OwnershipLostError: the entry isn't this worker's any more.
+        RivalError: one does.
     """
-    queue = schema.compaction_queue
-    active = queue.c.cq_state.in_((QueueState.INITIATED.code, QueueState.WORKING.code))
-    alike = neighbours(connection, schema, entry).ids
-    for numbers in batches(sorted(alike)):  # in one order for all, or two would wait for each other
-        connection.execute(
-            select(queue.c.cq_id).where(queue.c.cq_id.in_(numbers), active).order_by(queue.c.cq_id).with_for_update()
-        ).all()
-    now = {row.id: row for row in _of_ids(connection, schema, alike, active)}
-    mine = now.pop(entry.id, None)
-    if mine is None or (mine.state, mine.worker_id, mine.start_ms) != (
-        QueueState.WORKING,
-        entry.worker_id,
-        entry.start_ms,
-    ):
-        raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} isn't with {entry.worker_id} any more")
-    rivals = [_rival(row, None) for row in now.values() if row.state is QueueState.WORKING]
-    if (why := hindrance(folded_entity(mine.entity), rivals, None)) is not None:
+    working = schema.compaction_queue.c.cq_state == QueueState.WORKING.code
+    rivals = [_rival(row, None) for row in read_queue(connection, schema, working) if row.id != entry.id]
+    if (why := hindrance(folded_entity(entry.entity), rivals, None)) is not None:
         raise RivalError(f"{entry.entity}: {why}")
 
 
@@ -189,11 +173,9 @@ def _opened(connection: Connection, database: Database, txn_id: int, lists: Vali
     ]
 
 
-def _of_ids(
-    connection: Connection, schema: HiveSchema, ids: frozenset[int], *where: ColumnElement[bool]
-) -> Iterator[QueueEntry]:
+def _of_ids(connection: Connection, schema: HiveSchema, ids: frozenset[int]) -> Iterator[QueueEntry]:
     for numbers in batches(sorted(ids)):
-        yield from read_queue(connection, schema, schema.compaction_queue.c.cq_id.in_(numbers), *where)
+        yield from read_queue(connection, schema, schema.compaction_queue.c.cq_id.in_(numbers))
 
 
 def _at(name: Sequence[str | None]) -> FoldedEntity:

@@ -310,32 +310,6 @@ class Database:
                 mutex.check()
                 store_value(connection, self.schema, name, mutex.kept)
 
-    @contextmanager
-    def holding(self, take: Callable[[Connection], None], name: str) -> Iterator[Callable[[], None]]:
-        """
-        Hold the row locks that `take` takes, in a transaction that changes nothing; yields a function that asks whether
-        they are held still.
-
-        On an embedded database the threads of this process hold the mutex `name` instead: there are no others.
-
-        Raises:
-            RetryableError: a lock wasn't given in time; nothing is held.
-            CompactorError: as `take` raises it; from the function that asks: OwnershipLostError.
-        """
-        if self._file is not None:
-            with self._file.mutex(name, WAIT_SECONDS):
-                self.read(take)
-                yield lambda: None
-            return
-        with ExitStack() as stack:
-            with self.translating():
-                connection = stack.enter_context(self.engine.connect())
-                stack.callback(roll_back, connection)
-                self.dialect.limit_waiting(connection, int(WAIT_SECONDS * 1000))
-                take(connection)
-            holds = partial(self.dialect.holds, table=self.schema.compaction_queue)
-            yield stack.enter_context(Keeper(connection, holds, self._idle_transaction_seconds / 4, name)).ask
-
     def _make_engine(self) -> Engine:
         kept = min(max(_KEPT, self._connections // _KEPT_OF), self._connections)
         pool = {"pool_size": kept, "max_overflow": self._connections - kept, "pool_timeout": WAIT_SECONDS}

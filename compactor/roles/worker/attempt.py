@@ -11,7 +11,7 @@ Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -20,7 +20,6 @@ from compactor.acid.snapshot import AcidState
 from compactor.acid.write_ids import ValidTxnList
 from compactor.engine.compaction import Compaction, Published
 from compactor.engine.request import CompactionRequest
-from compactor.engine.verify.result import Verified
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError, RivalError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.commits import committed
@@ -192,7 +191,7 @@ class Attempt:
         self._step(steps.WORKER_VERIFIED)
         beside = "" if newest is None else self._wait_for_older_snapshots(newest)
         try:
-            published = self._publish(compaction, verified)
+            published = compaction.publish(verified, lambda: self._guard(compaction.request))
         except OutcomeUnknownError:
             self.visible = not services.hive_4
             raise
@@ -204,23 +203,6 @@ class Attempt:
             compaction.discard()  # what is left of the staging directory; the Cleaner removes it otherwise
         self._record.ended(published.staged)
         return Compacted(published, beside)
-
-    def _publish(self, compaction: Compaction, verified: Verified) -> Published:
-        """
-        Make the result visible. On Hive 3.1 the rename is the commit: from the last look at the names to the rename the
-        rows of all entries of the place are locked. On Hive 4 the commit looks.
-        """
-        request, queue = compaction.request, self._services.queue
-        alone = None if self._services.hive_4 else lambda: self._asked_for(lambda: queue.only_publisher(self.entry))
-        return compaction.publish(verified, lambda: self._guard(request), alone)
-
-    @contextlib.contextmanager
-    def _asked_for(
-        self, ask: Callable[[], contextlib.AbstractContextManager[Callable[[], None]]]
-    ) -> Iterator[Callable[[], None]]:
-        """What `ask` holds, begun by `metastore_retry`."""
-        with contextlib.ExitStack() as stack:
-            yield self._asked(lambda: stack.enter_context(ask()))
 
     def _wait_for_older_snapshots(self, newest: int) -> str:
         """
@@ -397,10 +379,13 @@ class Attempt:
     def _require_first(self, lists: ValidTxnList | None) -> None:
         """
         Hive 4: an early answer of what the commit asks. Readers that ignore `_v` see a result as soon as it is renamed;
-        and the queue is read here, not while no transaction can be opened.
+        and the queue is read here, not while no transaction can be opened. On Hive 3.1 the rename is the commit.
         """
+        queue = self._services.queue
         if lists is not None and self.txn_id is not None:
-            self._near = self._services.queue.require_first(self.entry, self.txn_id, lists, self._near)
+            self._near = queue.require_first(self.entry, self.txn_id, lists, self._near)
+        else:
+            queue.require_none_of_hives(self.entry)
 
     def _commit(self, follow_up: FollowUp | None = None, lists: ValidTxnList | None = None) -> None:
         """

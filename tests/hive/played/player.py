@@ -253,9 +253,7 @@ class Player:
 
     @contextlib.contextmanager
     def _waiting_alone(self, entry):
-        """No other entry waits for a worker. On Hive 3.1 one that stands before its rename has their rows."""
-        if self.scene.hive == 3 and any(one.state == "looked" for one in self._after.entries):
-            raise CannotPlayError("the rows of waiting entries are locked")
+        """No other entry waits for a worker."""
         hive, queued = self.lane.hive, self.lane.hive.schema.compaction_queue
         others = [number for one, number in self.entries.items() if one != entry and self._state(one) == "i"]
         hive.change(update(queued).where(queued.c.cq_id.in_(others)).values(cq_state="x"))

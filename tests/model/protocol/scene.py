@@ -36,7 +36,6 @@ class Scene:
         late_readers: a reader may list later than it took its snapshot (Hive 3.1).
         steps: last look and renames are steps of their own.
         opens: so is the opening of a compaction's transaction, before its lists are taken (Hive 4).
-        paused: a worker may stand still for so long that the server gives its locks away (Hive 3.1).
         begins: words with which the first actions of each history begin.
         switches: rules that are taken away.
     """
@@ -62,7 +61,6 @@ class Scene:
     late_readers: bool = False
     steps: bool = False
     opens: bool = False
-    paused: bool = False
     begins: tuple[str, ...] = ()
     switches: frozenset[str] = frozenset()
 
@@ -170,15 +168,10 @@ SWITCHES: dict[str, Switch] = {
         "a result is renamed beside one of another compaction whose range lies across its own (Hive 3.1)",
         Scene(3, writes=3, readers=0, entries=2, twice=True),
     ),
-    "locked-look": Switch(
-        "between a worker's last look and its rename another one looks and renames (Hive 3.1)",
-        Scene(3, writes=3, readers=0, entries=2, twice=True, steps=True),
-        beside=("other-staging",),
-    ),
     "other-staging": Switch(
-        "a worker leaves the staging directory of another one, which stands still after its last look, and has lost "
-        "its locks (Hive 3.1)",
-        Scene(3, writes=3, readers=0, entries=2, twice=True, steps=True, paused=True),
+        "a worker leaves the staging directory of another one, which stands between its last look and its rename (Hive "
+        "3.1)",
+        Scene(3, writes=3, readers=0, entries=2, twice=True, steps=True),
     ),
     "seen-after-death": Switch(
         "a first observation counts for what a worker renamed later, which died before it marked its entry (Hive 3.1)",

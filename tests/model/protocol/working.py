@@ -52,7 +52,7 @@ def workers(scene: Scene, state: State) -> Moves:
         elif entry.state in AT_WORK:
             if entry.worker == "hive":
                 yield from _hives(scene, state, entry)
-            elif not _waits_for_rows(scene, state, entry):
+            else:
                 yield from _ours(scene, state, entry)
     for late in state.late:
         yield from _late(scene, state, late)
@@ -263,17 +263,6 @@ def _ours(scene: Scene, state: State, entry: Entry) -> Moves:
         yield Action("give-way", (entry.id,)), _undone(scene, state, entry).without_entry(entry.id)
     if scene.deaths:
         yield Action("recover", (entry.id,)), _recovered(scene, state, entry)
-
-
-def _waits_for_rows(scene: Scene, state: State, entry: Entry) -> bool:
-    """
-    On Hive 3.1 a worker locks the rows of its place's entries from its last look to its rename: whoever takes a step
-    with one of them waits. A new entry may be asked for, and claimed, but not published.
-    """
-    if scene.hive == 4 or scene.paused or scene.lacks("locked-look"):
-        return False
-    alike = [other for other in state.entries if other.id != entry.id and other.place == entry.place]
-    return any(other.state in {"looked", "half"} for other in alike)
 
 
 def _displacing(scene: Scene, state: State, entry: Entry) -> State:

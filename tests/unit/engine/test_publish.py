@@ -6,7 +6,6 @@ import resource
 import shutil
 import signal
 import subprocess
-from contextlib import contextmanager
 
 import pytest
 
@@ -47,13 +46,17 @@ class Shaky(LocalStorage):
         return super().exists(location)
 
 
-@pytest.fixture
-def table(warehouse):
+def two_inserts(warehouse):
     table = warehouse.create_table("db", "t", COLUMNS)
     for first in (0, 10):
         with warehouse.begin() as txn:
             txn.insert(table, [(first + i,) for i in range(5)])
     return table
+
+
+@pytest.fixture
+def table(warehouse):
+    return two_inserts(warehouse)
 
 
 def ready(warehouse, table, kind=CompactionKind.MAJOR, storage=None):
@@ -64,8 +67,8 @@ def ready(warehouse, table, kind=CompactionKind.MAJOR, storage=None):
     return attempt
 
 
-def publish(attempt, guard=lambda: None, alone=None):
-    return attempt.publish(guard, alone)
+def publish(attempt, guard=lambda: None):
+    return attempt.publish(guard)
 
 
 def test_the_steps_after_staging_may_be_repeated(warehouse, table):
@@ -162,91 +165,119 @@ def test_another_compactions_result_comes_first(warehouse, table, name):
         publish(attempt)
 
 
+@pytest.fixture
+def table_3(warehouse_3):
+    return two_inserts(warehouse_3)
+
+
+class Between:
+    """A guard for Hive 3.1: does something when it is asked for the second time, after the listing."""
+
+    def __init__(self, storage, meanwhile=lambda: None):
+        self._storage, self._meanwhile, self._asked = storage, meanwhile, 0
+
+    def __call__(self):
+        self._asked += 1
+        if self._asked == 2:
+            self._meanwhile()
+        self._storage.calls.clear()
+
+
 class Listing(LocalStorage):
-    """Notes which calls come while other compactions are held off."""
+    """Notes which calls come after the guard was last asked."""
 
     def __init__(self):
         super().__init__()
-        self.held, self.calls = False, []
-
-    @contextmanager
-    def alone(self, meanwhile=lambda: None, still=lambda: None):
-        meanwhile()
-        self.held = True
-        yield still
-        self.held = False
-
-    def _note(self, name):
-        if self.held:
-            self.calls.append(name)
+        self.calls = []
 
     def list_tree(self, location):
-        self._note("list_tree")
+        self.calls.append("list_tree")
         return super().list_tree(location)
 
     def directories(self, location):
-        self._note("directories")
+        self.calls.append("directories")
         return super().directories(location)
 
     def rename_noreplace(self, source, target):
-        self._note("rename")
+        self.calls.append("rename")
         super().rename_noreplace(source, target)
 
 
-def test_only_names_are_looked_at_while_others_are_held_off(warehouse, table):
-    """On Hive 3.1 the queue's rows are locked meanwhile, and Hive's DROP of any table waits for them on InnoDB."""
+def test_only_names_are_looked_at_between_the_guard_and_the_rename(warehouse_3, table_3):
+    """On Hive 3.1 the rename is the commit: the listing, which takes as long as there are files, comes before."""
     storage = Listing()
-    attempt = ready(warehouse, table, storage=storage)
-    publish(attempt, alone=storage.alone)
+    attempt = ready(warehouse_3, table_3, storage=storage)
+    publish(attempt, Between(storage))
     assert storage.calls == ["directories", "rename"]
 
 
-@pytest.mark.parametrize("name", ["base_0000002_v0000077", "delta_0000001_0000009_v0000077"])
-def test_what_another_compaction_published_since_the_listing_is_seen(warehouse, table, name):
-    """It may have come before this one was alone."""
+@pytest.mark.parametrize("name", ["base_0000002", "delta_0000001_0000009"])
+def test_what_another_compaction_published_since_the_listing_is_seen(warehouse_3, table_3, name):
+    """Its worker may have stood still before its rename, and have ended since."""
     storage = Listing()
-    attempt = ready(warehouse, table, storage=storage)
+    attempt = ready(warehouse_3, table_3, storage=storage)
     came = (attempt.location / name).mkdir
     with pytest.raises(RivalError, match=f"{name} of another compaction came meanwhile"):
-        publish(attempt, alone=lambda: storage.alone(came))
-    assert attempt.plan().names[0] not in attempt.names()
+        publish(attempt, Between(storage, came))
+    assert not list(attempt.location.glob("base_0000002/bucket*"))
 
 
-def test_staging_directories_of_others_go_before_the_last_look(warehouse, table):
+def test_staging_directories_of_others_go_before_the_last_look(warehouse_3, table_3):
     """
-    Also of one that came meanwhile: after its look no rename of another attempt can come, whatever became of the locks
-    that hold others off.
+    Also of one that came meanwhile: after its look no rename of another attempt can come, however long it stood still.
     """
     storage = Listing()
-    attempt = ready(warehouse, table, storage=storage)
+    attempt = ready(warehouse_3, table_3, storage=storage)
     others = [attempt.location / f".compactor-{number}-0123abcd" / "out" / "base_0000009" for number in (8, 9)]
     others[0].mkdir(parents=True)
-    publish(attempt, alone=lambda: storage.alone(lambda: others[1].mkdir(parents=True)))
+    publish(attempt, Between(storage, lambda: others[1].mkdir(parents=True)))
     assert not any(other.parent.parent.exists() for other in others)
     assert attempt.plan().names[0] in attempt.names()
 
 
-def test_an_input_that_went_since_the_listing_is_missed(warehouse, table):
+def test_one_that_ends_while_the_names_are_read_is_seen(warehouse_3, table_3):
+    """
+    Another compaction renames its result and removes its staging directory while this one reads the names: they may
+    show neither. They are read once more.
+    """
+
+    class Passing(Listing):
+        def directories(self, location):
+            names = super().directories(location)
+            if theirs.exists():
+                (theirs / "out" / "delta_0000001_0000009").rename(attempt.location / "delta_0000001_0000009")
+                shutil.rmtree(theirs)
+                return [name for name in names if name != theirs.name]
+            return names
+
+    attempt = ready(warehouse_3, table_3, storage=Passing())
+    theirs = attempt.location / ".compactor-8-0123abcd"
+    (theirs / "out" / "delta_0000001_0000009").mkdir(parents=True)
+    with pytest.raises(RivalError, match="delta_0000001_0000009 of another compaction came meanwhile"):
+        publish(attempt)
+
+
+def test_an_input_that_went_since_the_listing_is_missed(warehouse_3, table_3):
     """As before: what another compaction replaced may have been cleaned."""
     storage = Listing()
-    attempt = ready(warehouse, table, storage=storage)
+    attempt = ready(warehouse_3, table_3, storage=storage)
     (victim,) = attempt.location.glob("delta_0000001_*")
     with pytest.raises(RefusedError) as caught:
-        publish(attempt, alone=lambda: storage.alone(lambda: shutil.rmtree(victim)))
+        publish(attempt, Between(storage, lambda: shutil.rmtree(victim)))
     assert caught.value.reason is Reason.INPUT_CHANGED
     assert attempt.plan().names[0] not in attempt.names()
 
 
-def test_nothing_is_renamed_when_others_are_not_held_off_any_more(warehouse, table):
-    """The server ended the transaction that holds the rows, while the store took its time."""
+def test_nothing_is_renamed_when_the_claim_was_lost_since_the_listing(warehouse_3, table_3):
+    """Hive takes claims back by their age alone, while the store takes its time."""
     storage = Listing()
-    attempt = ready(warehouse, table, storage=storage)
+    attempt = ready(warehouse_3, table_3, storage=storage)
 
-    def still():
-        raise OwnershipLostError("the locks are gone")
+    def lost():
+        raise OwnershipLostError("entry 1 is no longer ours")
 
     with unchanged(attempt), pytest.raises(OwnershipLostError):
-        publish(attempt, alone=lambda: storage.alone(still=still))
+        publish(attempt, Between(storage, lost))
 
 
 @pytest.mark.parametrize("name", ["delta_0000002_0000009", "delta_0000001_0000001_v0000077", "base_0000009_v0000077"])
