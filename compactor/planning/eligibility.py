@@ -79,8 +79,14 @@ def why_not(table: Described, kind: CompactionKind | None, layout: LayoutVersion
     Why a table in the catalog can't be compacted with this kind; without a kind: why it can't be compacted at all.
     None: it can.
     """
-    if (skip := why_no_table(table.full_name, table, kind, layout)) is not None:
-        return skip
+    return why_no_table(table.full_name, table, kind, layout) or why_pending(table)
+
+
+def why_pending(table: Described) -> Skip | None:
+    """
+    Why nothing of a replica may be touched yet: REPL LOAD is copying files, and has said before which write ids were
+    aborted at the source. None: it isn't, or it is through.
+    """
     for owner, parameters in (("database", table.database_parameters), ("table", table.parameters)):
         if parameters.get(REPLICATION_PENDING, "").lower() == "true":
             why = f"the {owner} of {table.full_name} waits for its first incremental replication: nothing may touch it yet"

@@ -21,6 +21,7 @@ from compactor.log import get_logger
 from compactor.metastore.clean.aborts import AbortedGroup
 from compactor.metastore.clean.readers import Blocker, MayBeListedError, may_be_listed
 from compactor.metastore.model import Entity, TableFacts
+from compactor.planning.eligibility import why_pending
 from compactor.reasons import Reason
 from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.partition import Sweep, Swept
@@ -148,6 +149,9 @@ class AbortCleaner:
             denial := self._services.control.judge().cleaning(Subject(table.database, table.name, pool_of(table)))
         ) is not None:
             tally.hold(entity, denial.sentence, denial.reason)
+            return
+        if (skip := why_pending(table)) is not None:
+            tally.hold(entity, skip.explanation, skip.reason)
             return
         if table.location:
             self._away.check(table.location)

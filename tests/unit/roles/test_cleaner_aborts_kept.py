@@ -170,3 +170,36 @@ def test_aborted_writes_among_replaced_ones_stay_known_while_they_may_be_read(an
     world.clean()
     assert len(visible(table)) == 1
     assert world.hive.rows(components, "tc_writeid") == []
+
+
+@pytest.mark.parametrize("owner", ["database", "table"])
+def test_ids_that_were_aborted_at_a_source_stay_known_until_it_is_replicated(any_world, owner):
+    """
+    REPL LOAD first makes the write ids known that were aborted at its source (`replTableWriteIdState`), and copies the
+    files afterwards, one partition after the other, for days: aborted rows among committed ones come late, too.
+    """
+    world = any_world
+    table = world.table(rows=1)
+    batch = world.warehouse.stream(table, [[(1, "a")], [(2, "ABORTED")], [(3, "c")]])
+    for index, commit in enumerate((True, False, True)):
+        batch.finish(index, commit=commit)
+    batch.close()
+    (stream,) = table.location.glob("delta_0000002_0000004")
+    not_copied = stream.rename(world.folder / "source")
+    schema, pending = world.database.schema, {"param_key": "hive.repl.first.inc.pending", "param_value": "true"}
+    found = world.services.catalog.find_table("db", "t")
+    ((db_id,),) = world.hive.rows(schema.tbls, "db_id", where=schema.tbls.c.tbl_id == found.tbl_id)
+    params, number = (
+        (schema.table_params, {"tbl_id": found.tbl_id})
+        if owner == "table"
+        else (schema.database_params, {"db_id": db_id})
+    )
+    world.hive.change(params.insert().values(**number, **pending))
+    world.configure(initiator={"thresholds": {"aborted_count": 0}})
+    assert "waits for its first incremental replication" in world.clean()
+    not_copied.rename(stream)
+    insert_and_forget(world, table)
+    world.assert_rows()
+    world.hive.change(params.delete().where(params.c.param_key == pending["param_key"]))
+    world.clean()
+    assert len(world.hive.rows(schema.txn_components, "tc_writeid")) == 1
