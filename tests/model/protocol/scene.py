@@ -22,6 +22,8 @@ class Scene:
         places: partitions; one: a table without.
         kinds: of writers.
         everywhere: a writer may write to all partitions at once.
+        shared_overwrites: an INSERT OVERWRITE runs beside inserts, readers and compactions (Hive 4 with
+            `hive.txn.xlock.iow` false).
         base: write ids that a base holds at the beginning.
         compactions: kinds that are asked for.
         zombies: a task may write after its transaction was aborted, or by a batch that goes on.
@@ -47,6 +49,7 @@ class Scene:
     places: int = 1
     kinds: tuple[str, ...] = ("insert",)
     everywhere: bool = False
+    shared_overwrites: bool = False
     base: int = 0
     compactions: tuple[str, ...] = ("major", "minor")
     zombies: bool = False
@@ -107,6 +110,7 @@ class Switch:
 
 _INSERTED = ("begin insert", "write", "commit")
 _MINOR_BESIDE_A_READER = (*_INSERTED, *_INSERTED, "ask minor", "read", "plan", "publish", "commit-compaction")
+_BOTH_BEGUN = ("begin insert", "begin overwrite")
 _TWO_ASKED = (*_INSERTED, *_INSERTED, "ask minor", "ask major")
 
 SWITCHES: dict[str, Switch] = {
@@ -241,6 +245,9 @@ SCENES: dict[str, Scene] = {
     "late writers": Scene(4, writes=3, readers=1, zombies=True, sweeps=True, kinds=("insert", "overwrite")),
     "deletes and deaths": Scene(4, writes=3, readers=1, deaths=True, steps=True, kinds=("insert", "delete")),
     "streams": Scene(4, writes=4, readers=1, sweeps=True, kinds=("insert", "batch")),
+    "shared overwrites": Scene(
+        4, base=1, writes=3, readers=1, shared_overwrites=True, kinds=("insert", "overwrite"), begins=_BOTH_BEGUN
+    ),
     "write ids out of order": Scene(4, writes=3, readers=1, late_ids=True, sweeps=True, zombies=True),
     "partitions": Scene(4, writes=2, readers=1, entries=2, places=2, everywhere=True, sweeps=True, zombies=True),
     "beside Hive's worker": Scene(

@@ -60,7 +60,7 @@ def workers(scene: Scene, state: State) -> Moves:
 
 def _claimed(scene: Scene, state: State, entry: Entry) -> Moves:
     begun = state
-    if any(txn.kind == "overwrite" and txn.state == "open" for txn in state.txns):
+    if not scene.shared_overwrites and any(txn.kind == "overwrite" and txn.state == "open" for txn in state.txns):
         return  # it waits for the lock
     if scene.hive == 4:
         number = state.next_txn

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.model.protocol.reading import lists_now, resolve, rows_of
 from tests.model.protocol.scene import Scene
-from tests.model.protocol.values import Action, Directory, Reader, State, Txn, bit, directory_name, span
+from tests.model.protocol.values import Action, Directory, Reader, State, Txn, bit, directory_name, span, upto
 
 Moves = Iterator[tuple[Action, State]]
 BATCH = 2
@@ -13,10 +13,11 @@ BATCH = 2
 
 def writers(scene: Scene, state: State) -> Moves:
     """What writers may do."""
-    if state.next_write_id <= scene.last_write_id and not any(
-        txn.kind == "overwrite" and txn.state == "open" for txn in state.txns
-    ):
+    overwritten = any(txn.kind == "overwrite" and txn.state == "open" for txn in state.txns)
+    if state.next_write_id <= scene.last_write_id:
         for kind in scene.kinds:
+            if overwritten and (kind == "overwrite" or not scene.shared_overwrites):
+                continue  # waits for its lock
             for places in _reach(scene):
                 yield from _begun(scene, state, kind, places)
     for txn in state.txns:
@@ -50,10 +51,14 @@ def _begun(scene: Scene, state: State, kind: str, places: tuple[int, ...]) -> Mo
             ),
         )
         return
-    if kind == "overwrite" and (
-        state.readers
-        or any(txn.state == "open" for txn in state.txns)
-        or any(entry.state not in {"initiated", "ready"} for entry in state.entries)
+    if (
+        kind == "overwrite"
+        and not scene.shared_overwrites
+        and (
+            state.readers
+            or any(txn.state == "open" for txn in state.txns)
+            or any(entry.state not in {"initiated", "ready"} for entry in state.entries)
+        )
     ):
         return  # waits for the locks of the others
     events = 0
@@ -136,8 +141,10 @@ def _committed(state: State, txn: Txn, *, empty: bool = False) -> State:
     for place in txn.places:
         if empty:
             continue
+        if any(one.place == place and one.high > txn.write_id for one in _overwritten(state)):
+            continue  # as if it had been committed before that INSERT OVERWRITE
         if txn.kind == "overwrite":
-            rows[place] = bit(txn.write_id)
+            rows[place] = bit(txn.write_id) | (rows[place] & ~upto(txn.write_id))
         elif txn.kind == "delete":
             rows[place] &= ~txn.events
         else:
@@ -145,10 +152,16 @@ def _committed(state: State, txn: Txn, *, empty: bool = False) -> State:
     return state._replace(rows=tuple(rows))
 
 
+def _overwritten(state: State) -> list[Directory]:
+    """The bases that committed INSERT OVERWRITEs wrote."""
+    ended = {txn.write_id for txn in state.txns}
+    return [one for one in state.directories if one.kind == "base" and one.statement and one.high not in ended]
+
+
 def readers(scene: Scene, state: State) -> Moves:
     """Readers begin, list (Hive 3.1) and end."""
     overwritten = any(txn.kind == "overwrite" and txn.state == "open" for txn in state.txns)
-    if len(state.readers) < scene.readers and not overwritten:
+    if len(state.readers) < scene.readers and (scene.shared_overwrites or not overwritten):
         begun = Reader(state.next_txn, lists_now(state), state.rows)
         if scene.hive == 3 and not scene.late_readers:
             begun = begun._replace(listed=listing_of(state, begun))
