@@ -1,17 +1,19 @@
 """
 The key-value metadata of a file, and what of it is true of that one file only.
 
-pandas writes for an index without values of its own how it is counted: from where, to where, in which steps. Joined files
-have other rows, so that entry is taken out: readers count anew, as they do for a directory of several files. The same
-text stands again inside Arrow's schema, from which other readers than Arrow's take it. All else stays as it is, byte for
-byte.
-Source: pandas' "Storing pandas DataFrame objects in Apache Parquet format"; parquet-cpp's and arrow-rs' ARROW:schema.
+pandas writes for an index without values of its own how it is counted: from where, to where, in which steps. GeoParquet
+may state which area the geometries of the file lie in. Joined files have other rows, so these entries are taken out:
+readers count anew, as they do for a directory of several files, and know no area. The same texts stand again inside
+Arrow's schema, from which other readers than Arrow's take them. All else stays as it is, byte for byte.
+Source: pandas' "Storing pandas DataFrame objects in Apache Parquet format"; parquet-cpp's and arrow-rs' ARROW:schema;
+the GeoParquet specification 1.1.0, "bbox" (optional).
 """
 
 import base64
 import binascii
 import json
 import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,8 +24,11 @@ from compactor.parquet import thrift
 _KEY: Final = 1
 _VALUE: Final = 2
 _PANDAS: Final = b"pandas"
+_GEO: Final = b"geo"
 _ARROW: Final = b"ARROW:schema"
 _COUNTED: Final = re.compile(r'("index_columns"\s*:\s*\[)\s*\{[^{}]*\}\s*(\])')
+_NUMBERS: Final = r'"bbox"\s*:\s*\[[^][{}"]*\]'
+_AREA: Final = re.compile(rf",\s*{_NUMBERS}|{_NUMBERS}\s*,")
 
 
 @lru_cache(maxsize=64)
@@ -35,11 +40,10 @@ def shared(data: bytes) -> bytes:
         data: a footer's list, or nothing.
     """
     pairs = thrift.structs(data, 0) if data else []
-    changes = {_PANDAS: _without_count, _ARROW: _without_count_in_schema}
     changed = False
     for pair in pairs:
         key, value = pair[_KEY][1], pair.get(_VALUE, (0, b""))[1]
-        after = changes[key](value) if key in changes else value
+        after = _shared_schema(value) if key == _ARROW else _CHANGES[key](value) if key in _CHANGES else value
         if after != value:
             pair[_VALUE] = thrift.BINARY, after
             changed = True
@@ -76,19 +80,42 @@ def _without_count(value: bytes) -> bytes:
     return after if _decoded(after) == {**before, "index_columns": []} else value
 
 
-def _without_count_in_schema(value: bytes) -> bytes:
-    """An Arrow schema, serialized and in base64, with pandas' entry as `_without_count` leaves it."""
+def _without_area(value: bytes) -> bytes:
+    """GeoParquet's entry without the area of each column; the same where none has one."""
+    before = _decoded(value)
+    columns = before.get("columns")
+    if not isinstance(columns, dict):
+        return value
+    expected = {name: _area_left_out(column) for name, column in columns.items()}
+    if expected == columns:
+        return value
+    after = _AREA.sub("", value.decode()).encode()
+    return after if _decoded(after) == {**before, "columns": expected} else value
+
+
+def _area_left_out(column: Any) -> Any:
+    if isinstance(column, dict) and isinstance(column.get("bbox"), list):
+        return {key: said for key, said in column.items() if key != "bbox"}
+    return column
+
+
+_CHANGES: Final[Mapping[bytes, Callable[[bytes], bytes]]] = {_PANDAS: _without_count, _GEO: _without_area}
+"""What becomes of an entry, by its key; inside Arrow's schema, too."""
+
+
+def _shared_schema(value: bytes) -> bytes:
+    """An Arrow schema, serialized and in base64, with the entries that `_CHANGES` names as they are left there."""
     if not value or len(value) % 4:
         return value
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value, validate=True)))
     except (binascii.Error, pa.ArrowException, OSError):
         return value
-    said = (schema.metadata or {}).get(_PANDAS, b"")
-    after = _without_count(said)
-    if after == said:
+    before = schema.metadata or {}
+    after = {key: _CHANGES[key](said) if key in _CHANGES else said for key, said in before.items()}
+    if after == before:
         return value
-    made: Any = schema.with_metadata({**schema.metadata, _PANDAS: after})
+    made: Any = schema.with_metadata(after)
     return base64.b64encode(made.serialize().to_pybytes())
 
 

@@ -168,7 +168,8 @@ def _require_column(column: _Column) -> None:
         raise MalformedError(f"its pages have {values} values instead of {chunk.values}")
     if counted and rows != column.rows:
         raise MalformedError(f"its pages have {rows} rows instead of {column.rows}")
-    unknown = column.kept and not chunk.raw  # DuckDB before 0.6
+    # DuckDB before 0.6 leaves it out, parquetjs states the size with compression
+    unknown = column.kept and chunk.raw in {0, chunk.stored}
     if chunk.raw not in {raw, raw + heads} and not unknown:
         raise MalformedError(f"its pages have {raw} bytes, and headers of {heads}, instead of {chunk.raw}")
     if end != begin + at:
@@ -316,13 +317,18 @@ def _require_codec(column: _Column, page: Page) -> None:
         fits = thrift.unsigned_at(head, 0)[0] == raw
     elif codec in _BEGINNINGS:
         fits = head.startswith(_BEGINNINGS[codec])
-    elif codec in _IN_BLOCKS and (codec == _LZO or 0 < int.from_bytes(head[:4], "big") <= raw):
-        fits = 0 < int.from_bytes(head[:4], "big") <= raw
+    elif codec in _IN_BLOCKS and (codec == _LZO or _begins_block(head, raw)):
+        fits = _begins_block(head, raw)
     else:
         found = inflated(column.stored[begin : page.end], _LZ4_RAW if codec in _IN_BLOCKS else codec, raw)
         fits = found is None or len(found) == raw
     if not fits:
         raise MalformedError(f"a page of {raw} bytes isn't in the codec {column.chunk.codec}")
+
+
+def _begins_block(head: bytes, raw: int) -> bool:
+    """Whether a block begins here whose bytes fit into so many; an empty dictionary of arrow-rs is a block of none."""
+    return bool(raw) <= int.from_bytes(head[:4], "big") <= raw
 
 
 def _require_dictionary(column: _Column, page: Page) -> None:

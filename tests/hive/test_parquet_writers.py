@@ -8,6 +8,7 @@ import zipfile
 from contextlib import ExitStack
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from tests.foreign import PARQUET, SMALL, Readers, places
 from tests.hive.java import PROJECT, UnavailableError
 from tests.hive.parquet import RELEASES, ParquetError, ParquetJava, encrypts
 from tests.needs import missing
+from tests.unit.parquet import files as arrow
 
 pytestmark = [pytest.mark.hive, pytest.mark.timeout(900)]  # whichever comes first has the writers built
 USUAL = ("1.7.0", "1.8.1", "1.10.1", "1.13.1", "1.18.1")
@@ -112,9 +114,9 @@ def written(javas, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def readers(javas, tmp_path_factory):
-    """Arrow, DuckDB and parquet-mr."""
+    """Arrow, DuckDB and parquet-mr. DuckDB's cache takes a file of the same path, length and second for the same one."""
     path = tmp_path_factory.mktemp("read") / "file.parquet"
-    duck = duckdb.connect(config={"threads": 1})
+    duck = duckdb.connect(config={"threads": 1, "enable_external_file_cache": False})
 
     def by_java(java, data):
         path.write_bytes(data)
@@ -136,6 +138,14 @@ def readers(javas, tmp_path_factory):
     for release, java in javas.items():
         found[f"parquet-mr {release}"] = lambda data, java=java: by_java(java, data)
     return Readers(found)
+
+
+def test_each_reader_reads_what_it_is_given(readers):
+    """Of files of one length, which it gets within a second, the rows of each."""
+    files = [arrow.written(pa.table({"n": [n]}), store_schema=False) for n in range(4)]
+    assert len(set(map(len, files))) == 1
+    for name in ("Arrow", "DuckDB", *(f"parquet-mr {release}" for release in JUDGES)):
+        assert len({repr(readers.rows(name, file)) for file in files}) == len(files), name
 
 
 def expected_carried(release, shape):

@@ -1,6 +1,7 @@
 """Joined files: the rows of their sources in the same order, and everything that a footer says about them."""
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -323,6 +324,31 @@ def test_an_index_that_pandas_counts_is_counted_anew(recode):
     assert opened(made).schema_arrow.names == ["n"]
 
 
+def with_area(table, area):
+    """A table with the metadata of GeoParquet: the area before, between or behind other words, or none."""
+    column = {"encoding": "WKB", "geometry_types": [], "covering": {"bbox": {"xmin": ["bbox", "xmin"]}}}
+    told = {"version": "1.1.0", "primary_column": "n", "columns": {"n": column if area is None else {**column, **area}}}
+    return table.replace_schema_metadata(
+        {"geo": json.dumps(told), "other": '{"columns": {"n": {"bbox": [1], "x": 1}}}'}
+    )
+
+
+@pytest.mark.parametrize("recode", [False, True])
+def test_the_area_of_one_files_geometries_is_left_out(recode):
+    """
+    GeoParquet files differ in the area of their rows. They share a file, which says nothing of one, neither itself nor
+    inside Arrow's schema; every other word stays, also where it looks alike.
+    """
+    areas = [{"bbox": [0.5, -1, 2e3, 4]}, {"bbox": [0, 1, 2, 3, 4, 5], "edges": "planar"}, None, {"edges": "planar"}]
+    for some in (areas[0::2], areas[1::2]):
+        files = [written(with_area(simple(100 * n, 100).select(["n"]), area)) for n, area in enumerate(some)]
+        made, _ = joined([piece(file, recode=recode) for file in files])
+        assert opened(made).read().column("n").to_pylist() == list(range(200))
+        told = opened(files[1]).metadata.metadata
+        assert opened(made).metadata.metadata == told
+        assert opened(made).schema_arrow.metadata == opened(files[1]).schema_arrow.metadata
+
+
 def test_metadata_of_one_files_rows_are_found_out():
     """A joined file that says the range of one of its sources isn't what they make together."""
     files = [written(by_pandas(simple(first, 100), counted(first, first + 100))) for first in (0, 100)]
@@ -410,8 +436,8 @@ def test_values_may_begin_at_the_dictionary(version, recode):
 def test_files_of_old_releases_of_duckdb_are_joined():
     """
     DuckDB before 0.10.2 names a place inside the dictionary as that of the first values, before 0.6 no size without
-    compression: sound where a file's row groups are only copied, for readers begin at the dictionary. Of a writer whose
-    values are encoded anew, that size says how much memory they take.
+    compression, and parquetjs that with compression: sound where a file's row groups are only copied, for readers begin
+    at the dictionary. Of a writer whose values are encoded anew, that size says how much memory they take.
     """
     data = (FIXTURES / "duckdb-0.9.2.parquet").read_bytes()
 
@@ -419,7 +445,12 @@ def test_files_of_old_releases_of_duckdb_are_joined():
         for chunk in footer[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1]:
             chunk[fields.CHUNK_META][1][fields.META_RAW] = thrift.I64, 0
 
-    for file in (data, with_footer(data, without_raw)):
+    def stored(footer):
+        for chunk in footer[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1]:
+            meta = chunk[fields.CHUNK_META][1]
+            meta[fields.META_RAW] = meta[fields.META_STORED]
+
+    for file in (data, with_footer(data, without_raw), with_footer(data, stored)):
         pieces = [piece(file, recode=True) for _ in range(2)]
         for one in pieces:
             require_sound(one.reader, one.footer, one.row_groups)

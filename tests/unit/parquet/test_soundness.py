@@ -12,7 +12,7 @@ from compactor.handles import MemoryReader
 from compactor.parquet import fields, soundness, thrift
 from compactor.parquet.assembly import indexes
 from compactor.parquet.footer import read_footer
-from compactor.parquet.pages import DATA_PAGE_1, DICTIONARY_PAGE, inflated, longest_entry, pages
+from compactor.parquet.pages import DATA_PAGE_1, DICTIONARY_PAGE, Page, inflated, longest_entry, pages
 from compactor.parquet.row_group import load
 from compactor.parquet.soundness import require_sound
 from compactor.parquet.thrift import MalformedError
@@ -281,6 +281,25 @@ def test_lz4_is_read_with_hadoops_frames_and_without(blocks):
     assert soundness._inflated(framed, 5, len(whole)) == whole
     assert soundness._inflated(codec.compress(whole, asbytes=True), 5, len(whole)) == whole
     refused(soundness._inflated, framed[:-1], 5, len(whole))
+
+
+@pytest.mark.parametrize("codec", [3, 5])
+@pytest.mark.parametrize(
+    ("head", "raw", "fits"), [(0, 0, True), (0, 9, False), (9, 9, True), (4, 9, True), (10, 9, False)]
+)
+def test_a_dictionary_without_entries_is_a_block_of_none(codec, head, raw, fits):
+    """
+    In LZO, and in LZ4 by Hadoop's frames: arrow-rs writes such a one beside a page of NULLs alone. Nothing else begins
+    with a block of none.
+    """
+    data = head.to_bytes(4, "big") + b"\0\0\0\1\0"
+    one = column(1)
+    one = replace(one, stored=data, chunk=one.chunk._replace(codec=codec))
+    page = Page(DICTIONARY_PAGE, raw, None, {}, 0, 0, len(data))
+    if fits:
+        soundness._require_codec(one, page)
+    else:
+        refused(soundness._require_codec, one, page)
 
 
 CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6, "lz4": 7}
