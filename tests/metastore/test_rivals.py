@@ -12,6 +12,7 @@ from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.partition_names import folded_entity
 from compactor.metastore.txn.snapshots import COMPACTION
 from compactor.metastore.txn.transactions import Transactions, TxnState
+from tests.metastore.databases import SERVERS_3, kinds
 
 OURS = f"compactor-there-{'0' * 32}-1"
 
@@ -213,6 +214,7 @@ def test_a_claim_of_hives_worker_goes_back_with_its_transaction(database_4, hive
     assert queue.entry(one.id).state is QueueState.INITIATED
 
 
+@pytest.mark.parametrize("database_3", kinds(SERVERS_3), indirect=True)
 def test_nothing_is_claimed_or_taken_back_while_a_result_is_renamed(database_3, hive_3):
     """
     The rename is Hive 3.1's commit: from the last look to it no other entry of the place is claimed, by Hive's worker
