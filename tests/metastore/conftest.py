@@ -13,6 +13,7 @@ from compactor.metastore.db.database import Database
 from tests.metastore.databases import (  # noqa: F401 - fixtures among them
     EVERY,
     HIVE_4,
+    SERVERS_3,
     SHARED,
     STAND_INS,
     client,
@@ -46,7 +47,7 @@ def database_4(request, tmp_path):
         yield found
 
 
-@pytest.fixture(params=kinds(["postgres-3", "mariadb-3"]))
+@pytest.fixture(params=kinds(("sqlite-3", *SERVERS_3)))
 def database_3(request, tmp_path):
     """A metastore of Hive 3.1."""
     with metastore(request.param, request, tmp_path) as found:

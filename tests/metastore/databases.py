@@ -6,7 +6,9 @@ of its own.
 """
 
 import contextlib
+import tempfile
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,16 +20,19 @@ from tests.metastore.actor import Hive
 from tests.metastore.mysql_server import mysql_server
 from tests.metastore.real import RealHive
 from tests.metastore.servers import UnavailableError, postgres_server, schema_statements
-from tests.metastore.untested import Judge, stand_in
+from tests.metastore.untested import Judge, create_hive_3, stand_in
 from tests.needs import missing
 
-EVERY = ("sqlite", "postgres-4", "postgres-3", "mariadb-4.3", "mariadb-3")
+EVERY = ("sqlite", "sqlite-3", "postgres-4", "postgres-3", "mariadb-4.3", "mariadb-3")
 HIVE_4 = ("sqlite", "postgres-4", "mariadb-4.3")
 LIVED_ON = ("sqlite", "postgres-4", "postgres-3", "mariadb-4")
 """Those on which the roles live their lives."""
+EMBEDDED = ("sqlite", "sqlite-3")
+"""Without a server, so quick; with the tables of Hive 4 and of Hive 3.1."""
 STAND_INS = ("oracle", "sqlserver")
 """SQLite that is told what an untested product would be, each statement of which is judged."""
 SHARED = ("postgres-4.3", "postgres-3", "mariadb-4", "mariadb-3")
+SERVERS_3 = ("postgres-3", "mariadb-3")
 SCHEMAS = {"4": "4.0.0", "4.3": "4.3.0", "3": "3.1.0"}
 """Hive's schema, by the end of the kind of metastore."""
 SCRIPTS = {"postgres": "postgres", "mariadb": "mysql", "mysql5": "mysql"}
@@ -99,8 +104,9 @@ def parties():
 @contextlib.contextmanager
 def metastore(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """An empty metastore of that kind; the tests that need it are skipped where there is none."""
-    if kind == "sqlite":
-        with Database(f"sqlite:///{tmp_path}/metastore.db", create=True) as database:
+    if kind in EMBEDDED:
+        (tmp_path / "metastore.db").write_bytes(_empty(kind))
+        with Database(f"sqlite:///{tmp_path}/metastore.db") as database:
             yield database
         return
     if kind in STAND_INS:
@@ -118,6 +124,18 @@ def metastore(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
     with Database(url) as database:
         yield database
     server.give_back(version, url)
+
+
+@cache
+def _empty(kind: str) -> bytes:
+    """The file of an embedded metastore that holds nothing."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "metastore.db"
+        if kind == "sqlite-3":
+            create_hive_3(path)
+        with Database(f"sqlite:///{path}", create=True) as database:
+            database.read(database.now_ms)
+        return path.read_bytes()
 
 
 def require_schema(kind: str) -> str:

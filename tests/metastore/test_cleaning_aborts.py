@@ -462,3 +462,22 @@ def test_an_aborted_compaction_is_an_aborted_write(database_4, hive_4):
     transactions.abort(txn_id, "gone")
     assert [group.entity for group in Aborts(database_4).groups(0, -1)] == [T]
     hive_4.change(insert(database_4.schema.aux_table).values(mt_key1="x", mt_key2=0))
+
+
+def test_a_component_without_a_write_id_is_forgotten_by_that_of_its_transaction(database, hive):
+    """Where Hive noted none, what the transaction has of the table counts; that of another transaction stays."""
+    hive.create_table()
+    (_, _), (held_txn, held) = hive.fail_write(), hive.fail_write()
+    components = database.schema.txn_components
+    hive.change(update(components).values(tc_writeid=None))
+    assert Aborts(database).forget([], proof(database, held=[held])) == 1
+    assert hive.rows(components, "tc_txnid") == [(held_txn,)]
+
+
+def test_totals_tell_how_many_groups_are_crowded(database, hive):
+    """Those with at least so many rows whose tasks are over; all rows count."""
+    for partition, silent in (("p=1", 2 * LATE_MS), ("p=1", 2 * LATE_MS), ("p=2", 2 * LATE_MS), ("p=3", 0)):
+        hive.fail_write("db.t", partition, silent=silent)
+    aborts = Aborts(database)
+    assert [aborts.totals(crowd, LATE_MS).crowded for crowd in (1, 2, 3)] == [2, 1, 0]
+    assert aborts.totals(1, LATE_MS).count == 4

@@ -1,18 +1,21 @@
 """When a finished compaction may be cleaned: who holds it back, and for how long."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import delete, update
 
 from compactor.cli.root import cli
+from compactor.metastore.clean.readers import MayBeListedError
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import COMPACTION, READ_ONLY
 from compactor.reasons import Reason
+from tests.metastore.databases import SERVERS_3, kinds
 from tests.metastore.ready import compacted, judged, reasons
 
 NEVER_MS = 10**12
@@ -344,6 +347,7 @@ def why(database_3, tmp_path):
 ELSEWHERE = "its locks are all elsewhere, on {}; a query of Hive asks for all its locks at once"
 
 
+@pytest.mark.parametrize("database_3", kinds(SERVERS_3), indirect=True)
 def test_why_tells_on_hive_3_by_what_a_transaction_sees_the_table(database_3, hive_3, why):
     """
     Asked for one table, it tells a lock there or a write id of the table from no lock yet, and from locks elsewhere.
@@ -462,3 +466,29 @@ def test_a_young_gap_is_no_reader_of_another_table(database_4, hive_4):
     hive_4.change(update(txns).where(txns.c.txn_id > unseen).values(txn_started=database_4.read(database_4.now_ms)))
     (blocker,) = judged(cleaning, number).blockers
     assert "about to open" in blocker.sentence
+
+
+def test_who_may_be_listing_is_waited_for_once(database, hive, monkeypatch):
+    """
+    From the moment when nothing but an earlier entry of the place holds it back: one after the other the waits would
+    add up. What holds it back otherwise meanwhile begins the wait anew. A lock that comes later is told.
+    """
+    wait, later = 60_000, [0]
+    now_ms = database.now_ms
+    monkeypatch.setattr(database, "now_ms", lambda connection: now_ms(connection) + later[0])
+    first, _ = compacted(database, hive)
+    second, _ = compacted(database, hive)
+    cleaning = Cleaning(database)
+    assert reasons(cleaning, second, listing_wait_ms=wait) == [Reason.EARLIER_ENTRY]
+    hive.lock("db.t")
+    assert reasons(cleaning, first, listing_wait_ms=wait) == [Reason.MAY_BE_LISTED]
+    later[0] = wait
+    assert reasons(cleaning, first, listing_wait_ms=wait) == []
+    cleaning.mark_cleaned(Queue(database).entry(first))
+    assert reasons(cleaning, second, listing_wait_ms=wait) == []
+    assert reasons(cleaning, second, listing_wait_ms=wait, retention_ms=10**12) == [Reason.RETENTION]
+    assert reasons(cleaning, second, listing_wait_ms=wait) == [Reason.MAY_BE_LISTED]
+    item = judged(Cleaning(database), second, listing_wait_ms=0)
+    Cleaning(database).check_alone(item)
+    with pytest.raises(MayBeListedError):
+        Cleaning(database).check_alone(replace(item, unlisted=True))

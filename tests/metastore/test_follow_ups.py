@@ -58,10 +58,12 @@ def test_where_it_needs_the_room_the_cleaner_comes_first(database):
 
 
 @pytest.mark.parametrize(("other", "enough"), [(MAJOR, True), (MINOR, False)])
-def test_what_is_in_the_way(database, other, enough):
-    """An entry that does as much settles it; another one has it wait."""
+def test_what_is_in_the_way(database, monkeypatch, other, enough):
+    """An entry that does as much settles it; another one has it wait, and then no mutex is asked for."""
     first, queue = part(database, FollowUp.NOW), Queue(database)
     assert queue.enqueue(T, other).accepted
+    if not enough:
+        monkeypatch.setattr(database, "mutex", lambda *_: 1 / 0)
     answer, settled = queue.follow_ups.ask(first)
     assert (answer.accepted, settled) == (False, enough)
     assert (FOLLOW_UP in queue.entry(first).properties) is not enough

@@ -13,6 +13,7 @@ from compactor.metastore.housekeeping import MUTEXES, Duty, Housekeeping
 from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.metastore.txn.transactions import Transactions, TxnState
 from tests.metastore.actor import T
+from tests.metastore.databases import SERVERS_3, kinds
 from tests.metastore.proofs import LATE_MS, clear
 
 HOUR_MS = 3_600_000
@@ -356,6 +357,7 @@ def test_duties_left_undone_are_found(shared_database_4, shared_hive_4):
     assert "silent" in finding.sentence
 
 
+@pytest.mark.parametrize("database_3", kinds(SERVERS_3), indirect=True)
 def test_hive_3_leaves_two_duties_to_its_initiator(database_3):
     """Whoever replaces 3.1's Initiator must do the two purges that it did."""
     ours = {duty for duty, finding in Housekeeping(database_3).who_does_it().items() if finding.ours}

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.errors import OwnershipLostError
+from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.model import Entity, QueueState
@@ -154,3 +155,12 @@ def test_timed_out_claims_are_found(database, hive):
     old = hive.queued("db.a", state="w", worker_id="hms-1", start=now - 90_000_000)
     hive.queued("db.b", state="w", worker_id="hms-2", start=now)
     assert [entry.id for entry in Queue(database).timed_out(86_400_000)] == [old]
+
+
+def test_a_claim_takes_out_what_only_hive_may_ask_for(database, hive):
+    """Of the row too: the Cleaner that handles the entry later may be Hive's, and would remove the directory."""
+    asked = {"a": "b", "location": "file:/w/db.db/t", "ifPurge": "true"}
+    number = hive.queued(tblproperties=encode_properties(asked))
+    queue = Queue(database)
+    assert queue.claim("compactor-edge-1", "1").properties == {"a": "b"}
+    assert queue.entry(number).properties == {"a": "b"}

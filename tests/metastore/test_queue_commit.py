@@ -39,13 +39,16 @@ def test_what_a_compaction_covers_is_stored_with_its_component(database, hive):
 
 
 def test_a_compaction_registers_what_it_reads_where_others_do(database_4, hive_4):
-    """Once anybody registers write ids for the Cleaner, so does a compaction; otherwise not."""
+    """Once anybody registers write ids for the Cleaner, so does a compaction, beside them; otherwise not."""
     history = database_4.schema.min_history_write_id
     entry, txn_id = working(database_4)
     assert hive_4.rows(history, "mh_txnid") == []
-    hive_4.register(hive_4.begin(), "db.other", 3)
-    Queue(database_4).set_compactor_state(entry, txn_id, 5, None)
-    assert (txn_id, "db", "t", 6) in hive_4.rows(history, "mh_txnid", "mh_database", "mh_table", "mh_writeid")
+    other = hive_4.begin()
+    hive_4.register(other, "db.other", 3)
+    for _ in range(2):
+        Queue(database_4).set_compactor_state(entry, txn_id, 5, None)
+    registered = hive_4.rows(history, "mh_txnid", "mh_database", "mh_table", "mh_writeid")
+    assert registered == [(txn_id, "db", "t", 6), (other, "db", "other", 3)]
 
 
 def test_a_job_id_fits_its_column(database):
@@ -281,3 +284,15 @@ def test_a_lost_answer_that_cannot_be_looked_up_stays_unknown(database, monkeypa
     monkeypatch.setattr(database, "read", away)
     with pytest.raises(OutcomeUnknownError):
         Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
+
+
+def test_a_withdrawn_attempt_takes_back_its_own_component_alone(database_4, hive_4):
+    """Those of writes and of other attempts stay, and so does that of an attempt that has ended: files may be left."""
+    (_, mine), (_, ended) = working(database_4), working(database_4, P)
+    components = database_4.schema.txn_components
+    write = {"tc_txnid": mine, "tc_database": "db", "tc_table": "t", "tc_operation_type": "i", "tc_writeid": 1}
+    hive_4.change(components.insert().values(write))
+    hive_4.abort(ended)
+    for txn_id in (mine, ended):
+        Queue(database_4).withdraw_attempt(txn_id)
+    assert hive_4.rows(components, "tc_txnid", "tc_operation_type") == [(mine, "i"), (ended, "c")]

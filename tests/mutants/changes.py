@@ -2,7 +2,8 @@
 Small changes of the code: which there are, and a module with one of them.
 
 A change is named by its module and number; numbers hold until the module changes. Decorators, annotations and texts
-stay as they are.
+stay as they are. Statements of SQL are built of expressions, so a condition that is one of several (`and_`, `where`, a
+list of conditions) goes as a change of its own: a guard that no test needs would be left otherwise.
 """
 
 import ast
@@ -31,6 +32,8 @@ _OTHERS: Final[dict[type[ast.AST], type[ast.AST]]] = {
     ast.Mult: ast.FloorDiv,
     ast.FloorDiv: ast.Mult,
 }
+_OTHER_NAMES: Final = {"and_": "or_", "or_": "and_", "is_": "is_not", "is_not": "is_", "in_": "not_in", "not_in": "in_"}
+"""Of SQLAlchemy."""
 _UNTOUCHED: Final = {"annotation", "returns", "decorator_list"}
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -70,10 +73,19 @@ class Mutant:
         return ".".join(names[:-1] if names[-1] == "__init__" else names)
 
 
-def places(
-    tree: ast.AST, span: tuple[int, int] = (1, 1), in_function: bool = False, names: tuple[str, ...] = ()
+def places(tree: ast.AST) -> Iterator[Place]:
+    """All changes of a tree, always in the same order; those of SQL come last."""
+    yield from _places(tree, _replacements)
+    yield from _places(tree, _of_sql)
+
+
+def _places(
+    tree: ast.AST,
+    replacements: Callable[[ast.AST], Iterator[ast.AST]],
+    span: tuple[int, int] = (1, 1),
+    in_function: bool = False,
+    names: tuple[str, ...] = (),
 ) -> Iterator[Place]:
-    """All changes of a tree, always in the same order."""
     names = (*names, *_names(tree))
     for name, value in ast.iter_fields(tree):
         if name in _UNTOUCHED:
@@ -85,9 +97,9 @@ def places(
             lines = _span(node) or span
             if isinstance(node, ast.JoinedStr):  # a text for people
                 continue
-            for other in _replacements(node):
+            for other in replacements(node):
                 yield Place(_change(tree, name, position, ast.copy_location(other, node)), *lines, inside, names)
-            yield from places(node, lines, inside, names)
+            yield from _places(node, replacements, lines, inside, names)
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -143,6 +155,34 @@ def _replacements(node: ast.AST) -> Iterator[ast.AST]:
             yield node.operand
         case ast.comprehension(ifs=[_, *_]):
             yield ast.comprehension(node.target, node.iter, [], node.is_async)
+
+
+def _of_sql(node: ast.AST) -> Iterator[ast.AST]:
+    """What may stand in the place of a part of a statement of SQL: the same with a condition less, or the opposite."""
+    match node:
+        case ast.Call(func=ast.Name(id="and_" | "or_" as name), args=[_, _, *_]):
+            yield ast.Call(ast.Name(_OTHER_NAMES[name], ast.Load()), node.args, node.keywords)
+            for args in _one_less(node.args):
+                yield ast.Call(node.func, args, node.keywords)
+        case ast.Call(func=ast.Name(id="not_"), args=[condition]):
+            yield condition
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np"))):
+            pass
+        case ast.Call(func=ast.Attribute(value=query, attr="where"), args=[_]):
+            yield query
+        case ast.Call(func=ast.Attribute(attr="where"), args=args):
+            for others in _one_less(args):
+                yield ast.Call(node.func, others, node.keywords)
+        case ast.Call(func=ast.Attribute(value=column, attr="is_" | "is_not" | "in_" | "not_in" as name)):
+            yield ast.Call(ast.Attribute(column, _OTHER_NAMES[name], ast.Load()), node.args, node.keywords)
+        case ast.List(elts=elements) if any(isinstance(element, ast.Compare) for element in elements):
+            for others in _one_less(elements):
+                yield ast.List(others, ast.Load())
+
+
+def _one_less(nodes: list[ast.expr]) -> Iterator[list[ast.expr]]:
+    for number in range(len(nodes)):
+        yield [*nodes[:number], *nodes[number + 1 :]]
 
 
 def mutant(path: Path, number: int) -> Mutant:

@@ -34,6 +34,12 @@ def _changed(source):
         ("def a():\n    return False", ["def a():\n    return True"]),
         ("@a(1)\ndef b(c: d[1]) -> e[1]:\n    'A text.'", []),
         ("a = f'{b + 1}'", []),
+        ("and_(a, *b)", ["pass", "or_(a, *b)", "and_(*b)", "and_(a)"]),
+        ("not_(a)", ["pass", "a"]),
+        ("a.where(b).where(c, d)", ["pass", "a.where(b).where(d)", "a.where(b).where(c)", "a.where(c, d)"]),
+        ("np.where(a, b, c)", ["pass"]),
+        ("a = b.is_(None)", ["a = b.is_not(None)"]),
+        ("a = [b == c, d]", ["a = [b != c, d]", "a = [d]", "a = [b == c]"]),
     ],
 )
 def test_each_change_is_one_place(source, changed):

@@ -213,11 +213,7 @@ class Cleaning:
         queue = self._schema.compaction_queue
         ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
         entries = self._database.read(lambda connection: read_queue(connection, self._schema, ready))
-        unobserved = [
-            entry
-            for entry in entries
-            if entry.location is None and ((sight := self._sights.get(entry.id)) is None or sight.seen is None)
-        ]
+        unobserved = [entry for entry in entries if (sight := self._sights.get(entry.id)) is None or sight.seen is None]
         if not unobserved:
             return {}
         # What couldn't be listed comes after what wasn't reached yet, or it would take all the time there is.
@@ -409,7 +405,7 @@ class Cleaning:
             left = duration(retention_ms + entry.retry_retention_ms - since)
             blockers += (Blocker(Reason.RETENTION, f"files are kept for another {left}"),)
         if not self._schema.hive_4:
-            if self._look_at is not None and entry.location is None and sight.seen is None and not tried:
+            if self._look_at is not None and sight.seen is None and not tried:
                 blockers += (Blocker(Reason.NOT_OBSERVED, "the Cleaner hasn't come to list its directory yet"),)
             # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
             blockers += readers.open_at(entry.entity, sight.high_watermark)

@@ -9,7 +9,14 @@ from dataclasses import replace
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import CancelledError, OutcomeUnknownError, OwnershipLostError, RefusedError, VerificationError
+from compactor.errors import (
+    CancelledError,
+    OutcomeUnknownError,
+    OwnershipLostError,
+    RefusedError,
+    RivalError,
+    VerificationError,
+)
 from compactor.reasons import Reason
 from compactor.storage.location import join
 from compactor.storage.s3_store.files import Upload
@@ -192,6 +199,19 @@ def test_two_publishers_of_one_name(table):
         publish(attempt)
     assert caught.value.reason is Reason.DUPLICATE_RANGE
     assert table.storage.read_small(join(table.location, name, "bucket_00000")) == b"not ours"
+    assert table.uploads() == []
+
+
+def test_a_committed_result_of_the_same_range_is_refused(table):
+    """Readers would read both; it came after the plan was made."""
+    attempt = ready(table)
+    (name,) = attempt.plan().names
+    other = name.partition("_v")[0]
+    table.storage.mkdir(join(table.location, other))
+    table.storage.write_small(join(table.location, other, "bucket_00000"), b"not ours")
+    with pytest.raises((RefusedError, RivalError)):
+        publish(attempt)
+    assert table.storage.read_small(join(table.location, other, "bucket_00000")) == b"not ours"
     assert table.uploads() == []
 
 
