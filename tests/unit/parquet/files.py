@@ -117,7 +117,7 @@ def lies(whole):
     for path, fields_here in list(_structs_in(whole)):
         before = dict(fields_here)
         for number, (kind, _) in before.items():
-            fields_here[number] = (thrift.I32, 1) if kind == thrift.BINARY else (thrift.BINARY, b"x")
+            fields_here[number] = (thrift.I32, 1) if kind == thrift.BINARY else (thrift.BINARY, b"\0")
             yield (*path, number), False
             del fields_here[number]
             yield (*path, number), True
