@@ -9,7 +9,6 @@ Source: parquet.thrift; PageIndex.md; BloomFilter.md; parquet-mr's ParquetFileWr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from compactor.errors import CorruptFileError, RefusedError
@@ -140,10 +139,11 @@ class Assembly:
 
     def _copy_ranges(self, reader: RandomReader, extents: Sequence[tuple[int, int]]) -> list[int]:
         """Copy column chunks, those at once that follow each other; returns where each one begins now."""
-        begins, run, end = list[int](), extents[0][0], extents[0][1]
+        begins = list[int]()
+        run = end = extents[0][0]
         position = self._sink.position
-        for before, (begin, stop) in pairwise(((0, extents[0][0]), *extents)):
-            if begin != before[1]:
+        for begin, stop in extents:
+            if begin != end:
                 self._sink.copy_from(reader, run, end - run)
                 run = begin
             begins.append(position)

@@ -245,8 +245,6 @@ def _inflated(content: bytes | memoryview, codec: int, raw_bytes: int) -> bytes 
     if codec != _LZ4:
         return inflated(content, codec, raw_bytes)
     parts, at, left, data = list[bytes](), 0, raw_bytes, bytes(content)
-    if int.from_bytes(data[:4], "big") > raw_bytes:
-        return inflated(data, _LZ4_RAW, raw_bytes)
     while at < len(data):
         raw, stored = (int.from_bytes(data[begin : begin + 4], "big") for begin in (at, at + 4))
         if raw > left or at + 8 + stored > len(data):
@@ -254,6 +252,8 @@ def _inflated(content: bytes | memoryview, codec: int, raw_bytes: int) -> bytes 
         left -= raw
         parts.append(inflated(data[at + 8 : at + 8 + stored], _LZ4_RAW, raw) or b"")
         at += 8 + stored
+    if left:
+        raise MalformedError(f"a page has {raw_bytes - left} bytes instead of {raw_bytes}")
     return b"".join(parts)
 
 
@@ -389,7 +389,8 @@ def _require_bloom_filter(data: bytes) -> None:
     header, end = thrift.decode(data, 0, shape)
     structs.BLOOM_FILTER.require(header)
     size = header[1][1]
-    if any(set(header[number][1]) != {_BLOOM_MEMBER} for number in (2, 3, 4)):
+    chosen = [{member: kind for member, (kind, _) in header[number][1].items()} for number in (2, 3, 4)]
+    if any(member != {_BLOOM_MEMBER: thrift.STRUCT} for member in chosen):
         raise MalformedError("its Bloom filter is of a kind that isn't known")
     if size <= 0 or size % _BLOOM_BLOCK or end + size != len(data):
         raise MalformedError(f"its Bloom filter of {len(data)} bytes claims {size}")

@@ -40,23 +40,21 @@ _HOUR_MS: Final = 3_600_000
 @dataclass(frozen=True, slots=True)
 class Load:
     """
-    The work of a reader of the whole partition.
+    The work of a reader of the whole partition, beside reading its rows, which no compaction spares.
 
     Args:
         files: files to open.
-        row_bytes: bytes of base, original files and insert deltas.
         delete_bytes: bytes of delete deltas.
         merges: directories with rows that delete events are merged into.
     """
 
     files: int
-    row_bytes: int
     delete_bytes: int
     merges: int
 
     @property
     def cost(self) -> int:
-        return self.row_bytes + self.delete_bytes * max(1, self.merges) + self.files * OPENING_BYTES
+        return self.delete_bytes * max(1, self.merges) + self.files * OPENING_BYTES
 
 
 def score(
@@ -76,19 +74,14 @@ def score(
     """
     inserted = [f for files in inserts for f in files]
     deleted = [f for files in deletes for f in files]
-    before = Load(
-        len(under) + len(inserted) + len(deleted),
-        _bytes(under) + _bytes(inserted),
-        _bytes(deleted),
-        len(inserts) + bool(under),
-    )
+    before = Load(len(under) + len(inserted) + len(deleted), _bytes(deleted), len(inserts) + bool(under))
     if kind is CompactionKind.MINOR:
         files = len(under) + _buckets(inserted) + _buckets(deleted)
-        after = Load(files, before.row_bytes, before.delete_bytes, bool(inserts) + bool(under))
+        after = Load(files, before.delete_bytes, bool(inserts) + bool(under))
         written = _bytes(inserted) + _bytes(deleted)
     else:
-        after = Load(_buckets([*under, *inserted]), before.row_bytes, 0, 1)
-        written = before.row_bytes
+        after = Load(_buckets([*under, *inserted]), 0, 1)
+        written = _bytes(under) + _bytes(inserted)
     return max(0, before.cost - after.cost) / max(1, written)
 
 
@@ -293,7 +286,7 @@ def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
 
 
 def _aborted_count(facts: PickInput, deltas: tuple[ListedDir, ...]) -> int:
-    if facts.insert_only or not facts.aborted_count:
+    if facts.insert_only:
         return 0
     floor = facts.ready_for_cleaning_hwm or 0
     return min(facts.aborted_count, sum(write_id > floor for write_id in aborted_inside(facts.state, deltas)))

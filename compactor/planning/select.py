@@ -383,11 +383,11 @@ def _whole_files(state: AcidState, spec: TableSpec, *, major: bool) -> tuple[Inp
     Every visible file of an insert-only table's inputs, in any format; files of UNION ALL lie one directory deeper.
     """
     files = []
-    dirs = [state.base, *state.insert_deltas] if major and state.base else list(state.insert_deltas)
+    base = (state.base,) if major and state.base else ()
     originals = state.originals if major and not state.base else ()
     for directory, entries in [
         ("", originals),
-        *((listed.acid.name, data_files(listed, insert_only=True)) for listed in dirs if listed is not None),
+        *((listed.acid.name, data_files(listed, insert_only=True)) for listed in (*base, *state.insert_deltas)),
     ]:
         for entry in entries:
             _refuse_list_bucketing(entry.path, spec)

@@ -28,6 +28,7 @@ from tests.mutants.changes import ROOT, Mutant, drawn, every, modules, mutant
 from tests.mutants.reach import Map, Reach
 from tests.mutants.session import (
     ENDLESS,
+    FAILED,
     KILLED,
     RUN,
     SURVIVED,
@@ -88,6 +89,7 @@ class Judge:
             if unknown:
                 watched = [file for package in SUITES for file in modules(package)]
                 session.record(unknown, watched, self._map)
+                print(FAILED.read_text(), end="", file=console, flush=True)
             self.read(by_file)
             session.allow(self._reaches)
             for one in drawn_ones:

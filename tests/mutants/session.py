@@ -37,6 +37,8 @@ KILLED, SURVIVED, UNREACHED, ENDLESS, TOO_LONG, BROKEN = (
 )
 RUN: Final = KEPT / f"run-{os.getpid()}"
 """What the children of this process write."""
+FAILED: Final = RUN / "failed"
+"""Which tests failed while they were recorded, without any change."""
 _FAILED: Final = 71
 _PATIENCE_SECONDS: Final = 900
 """Of a wall clock, for a child: only one that waits for ever, or a machine that is very busy, takes so long."""
@@ -97,6 +99,7 @@ class Session:
     def __init__(self, examples: int, then: Callable[["Session"], None]) -> None:
         self._examples = examples
         self._then = then
+        self._few: dict[str, Any] = {}
         self.items: dict[str, pytest.Item] = {}
         self._functions: dict[str, list[FunctionType]] = {}
         self._caches: list[functools._lru_cache_wrapper[Any]] = []
@@ -104,20 +107,28 @@ class Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
-        """Properties have few examples, always the same; where the settings stand makes no difference."""
-        from hypothesis import Phase, settings  # pytest must have loaded it as its plugin first
+        """
+        Properties have few examples, always the same; where the settings stand makes no difference. No health check
+        fails a test because the machine is busy.
+        """
+        from hypothesis import HealthCheck, Phase, settings  # pytest must have loaded it as its plugin first
+
+        self._few = {
+            "derandomize": True,
+            "database": None,
+            "deadline": None,
+            "phases": (Phase.explicit, Phase.generate),
+            "suppress_health_check": tuple(HealthCheck),
+        }
 
         given = settings.__call__
 
         def few(own: Any, test: Any) -> Any:
             number = min(own.max_examples, self._examples)
-            changed = settings(
-                own, max_examples=number, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate)
-            )
-            return given(changed, test)
+            return given(settings(own, max_examples=number, **self._few), test)
 
         settings.__call__ = few  # type: ignore[method-assign]
-        settings.register_profile("few", max_examples=self._examples, deadline=None, derandomize=True, database=None)
+        settings.register_profile("few", max_examples=self._examples, **self._few)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         from hypothesis import settings
@@ -125,9 +136,9 @@ class Session:
         settings.load_profile("few")
         for item in session.items:
             own = getattr(getattr(item, "function", None), "_hypothesis_internal_use_settings", None)
-            if own is not None and own.max_examples > self._examples:  # by the profile that was loaded before
+            if own is not None:  # by the profile that was loaded before
                 item.function._hypothesis_internal_use_settings = settings(  # type: ignore[attr-defined]
-                    own, max_examples=self._examples, derandomize=True, database=None
+                    own, max_examples=min(own.max_examples, self._examples), **self._few
                 )
         self.items = {item.nodeid: item for item in session.items}
 
@@ -168,8 +179,8 @@ class Session:
         """Record the tests of each file in turn, in a child."""
 
         def work(directory: Path) -> None:
-            lines, failed = Lines(files), set()
-            self._failed = lambda report: failed.add(report.nodeid)  # type: ignore[method-assign]
+            lines, failed = Lines(files), dict[str, str]()
+            self._failed = lambda report: failed.update({report.nodeid: report.longreprtext})  # type: ignore[method-assign]
             tests[0].config._tmp_path_factory._basetemp = directory  # type: ignore[attr-defined]
             reaches: list[Reach] = []
             for item, following in zip(tests, [*tests[1:], None], strict=True):
@@ -184,7 +195,7 @@ class Session:
                 if following is None or following.path != item.path:
                     known.keep(item.path, reaches)
                     reaches = []
-            print(f"failed: {sorted(failed)}")
+            FAILED.write_text("".join(f"failed, and judges nothing: {test}\n{why}\n" for test, why in failed.items()))
 
         end = forked(work, "record", math.inf)
         if end != SURVIVED:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compactor.acid.columns import ColumnRule, by_place, converted, nameless
+from compactor.acid.columns import ColumnRule, by_place, converted, nameless, unread
 from compactor.acid.types import Kind, parse_hive_type
 
 
@@ -50,3 +50,10 @@ def test_which_columns_are_converted(file, table, position, name):
     assert converted(file, table, ColumnRule.POSITION, Kind.DECIMAL) == position
     assert converted(file, table, ColumnRule.NAME, Kind.DECIMAL) == name
     assert set(converted(file, table, ColumnRule.BOTH, Kind.DECIMAL)) == {*position, *name}
+
+
+@pytest.mark.parametrize("more", ["int,string,date", "int"])
+def test_unions_of_other_alternatives_are_no_lost_columns(more):
+    """What one union has beyond the other is another type, which the conversion of the column refuses."""
+    file, table = (parse_hive_type(f"struct<u:uniontype<{inside}>>") for inside in ("int,string", more))
+    assert unread(file, table, ColumnRule.NAME) == converted(file, table, ColumnRule.NAME, Kind.DECIMAL) == ()

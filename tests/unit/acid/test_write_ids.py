@@ -69,6 +69,18 @@ def test_write_id_strings_of_hive(text, expected):
     assert str(ValidWriteIdList("db.t", 12)) == "db.t:12:9223372036854775807::"
 
 
+@given(strategies.write_id_lists(), st.randoms())
+def test_the_order_of_ids_makes_no_difference(ids, shuffled):
+    """A list of open or aborted ids is a set, whoever hands it over; an id that stands there twice counts once."""
+    disordered = []
+    for known in (ids.open, ids.aborted):
+        mixed = [*known, *known[:2]]
+        shuffled.shuffle(mixed)
+        disordered.append(tuple(mixed))
+    assert ValidWriteIdList(ids.table, ids.high_watermark, *disordered, ids.min_open) == ids
+    assert ValidTxnList(ids.high_watermark, *disordered) == ValidTxnList(ids.high_watermark, ids.open, ids.aborted)
+
+
 @pytest.mark.parametrize("text", ["", "1:2:3", "a:1::", "1:1:x:", "1:1:1-x:", "1:2:3:4:5"])
 def test_malformed_transaction_lists(text):
     """One clear error that quotes the text."""

@@ -37,7 +37,7 @@ from compactor.metastore.model import (
     QueueState,
     TableFacts,
 )
-from compactor.planning.eligibility import REPLICATION_PENDING, why_not
+from compactor.planning.eligibility import REPLICATION_PENDING, why_not, why_nowhere
 from compactor.planning.facts import NOT_STORED
 from compactor.planning.picker import Skip, Thresholds
 from compactor.reasons import Reason
@@ -347,3 +347,12 @@ def test_explain_says_what_it_could_not_ask(tmp_path, monkeypatch):
         said = " ".join(answer.stdout.replace("│", " ").split())
         assert "change management can take its files isn't known" in said
         assert "JAVA_HOME names no Java" in said
+
+
+@pytest.mark.parametrize("partition", [None, "p=1"])
+def test_a_place_is_needed(partition):
+    """What the catalog has no location for is named, with its partition; nothing is guessed."""
+    table = SimpleNamespace(full_name="db.t")
+    found = why_nowhere(table, partition, "")
+    assert (found.reason, "db.t/p=1" in found.explanation) == (Reason.UNSUPPORTED_STORE, partition is not None)
+    assert why_nowhere(table, partition, "file:/t") is None

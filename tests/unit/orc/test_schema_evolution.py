@@ -45,6 +45,7 @@ def recoded(before, after, values):
     [
         ("a:int", "a:int,b:string", (1,), (1, None)),
         ("b:string,a:int", "a:int,b:string", ("x", 1), (1, "x")),
+        ("b:int,a:int", "a:int,b:int", (1, 2), (2, 1)),
         ("a:int", "b:string,a:int", (1,), (None, 1)),
         ("a:tinyint", "a:smallint", (-128,), (-128,)),
         ("a:tinyint", "a:float", (-128,), (-128.0,)),

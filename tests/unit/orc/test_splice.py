@@ -307,6 +307,13 @@ def dated(write_id, value, calendar):
         ((NEW, 2), (NEW, 2), 2),
         ((OLD, 1), (OLD, 2), None),
         ((OLD, 0), (OLD, 2), None),
+        (((OLD[0], NEW[1]), 1), (OLD, 2), None),
+        (((NEW[0], OLD[1]), 1), (OLD, 2), None),
+        (((None, NEW[1]), 2), (OLD, 1), 1),
+        (((-141_427, NEW[1]), 2), (OLD, 1), 1),
+        (((-141_428, NEW[1]), 2), (OLD, 1), None),
+        (((NEW[0], (-141_426 * 86_400, 0)), 2), (OLD, 1), 1),
+        (((NEW[0], (-141_426 * 86_400 - 1, 0)), 2), (OLD, 1), None),
     ],
 )
 def test_calendars_agree_or_the_file_is_refused(one, other, calendar):
@@ -317,6 +324,28 @@ def test_calendars_agree_or_the_file_is_refused(one, other, calendar):
             common_calendar([tail for _, tail in files])
         return
     assert opened(spliced(files, OutputFormat(acid_type(DATED)))[0].getvalue())[1].footer.calendar == calendar
+
+
+@pytest.mark.parametrize("column", [7, 8])
+def test_dates_without_a_minimum_may_be_old(column):
+    """Statistics that don't tell leave the question open."""
+    files = [dated(1, OLD, 1)[1], dated(2, NEW, 2)[1]]
+    assert common_calendar(files) == 1
+    statistics = files[1].metadata.stripe_stats[0].columns[column]
+    for field in ("dates", "timestamps"):
+        statistics.ClearField(field)
+    with pytest.raises(RefusedError, match="different calendars"):
+        common_calendar(files)
+
+
+def test_statistics_are_asked_for_where_there_are_rows():
+    """Of the stripe that is named, unless it has none; without a stripe the file alone is judged."""
+    _, tail = opened(acid_file(events(1, 2)))
+    del tail.metadata.stripe_stats[:]
+    assert compatible(tail, OUTPUT) is None
+    assert compatible(tail, OUTPUT, 0) is not None
+    tail.stripes[0].number_of_rows = 0
+    assert compatible(tail, OUTPUT, 0) is None
 
 
 def test_what_keeps_a_stripe_from_being_copied_is_said():

@@ -7,7 +7,8 @@ from compactor.acid.types import acid_type, parse_hive_type
 from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.recode import write_delete_events
 from compactor.orc.writing.output import OutputFormat
-from tests.unit.orc.files import MemorySink, acid_file, delete, opened, rows_of
+from compactor.orc.writing.writer_choice import check_unions
+from tests.unit.orc.files import MemorySink, acid_file, delete, insert, opened, rows_of
 
 BUCKET = 536870912
 
@@ -34,3 +35,10 @@ def test_delete_events_of_a_table_with_unions(columns):
     assert (tail.tree, summary.rows, tail.key_index) == (types, 3, [keys[-1]])
     assert rows_of(sink) == [(2, *key, 4, None) for key in keys]
     assert tail.metadata.stripe_stats[0].columns[6].number_of_values == 0
+
+
+def test_a_null_beside_a_union_is_no_null_union():
+    """Only the union itself must not be NULL for its stripe to be encoded anew."""
+    row = parse_hive_type("struct<a:int,u:uniontype<int,string>>")
+    file = acid_file([insert(RowKey(1, BUCKET, n), (value, 7)) for n, value in enumerate((None, 3))], row)
+    check_unions(*opened(file), 0)

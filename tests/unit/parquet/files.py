@@ -105,3 +105,31 @@ def with_footer(data, change):
     change(footer)
     encoded = thrift.encode(footer)
     return data[: -8 - length] + encoded + struct.pack("<I", len(encoded)) + data[-4:]
+
+
+def lies(whole):
+    """
+    Give each field of a decoded struct and of the structs in it another type, then leave it out.
+
+    Yields:
+        The way to the field, and whether it is left out now. Afterwards the struct is as before.
+    """
+    for path, fields_here in list(_structs_in(whole)):
+        before = dict(fields_here)
+        for number, (kind, _) in before.items():
+            fields_here[number] = (thrift.I32, 1) if kind == thrift.BINARY else (thrift.BINARY, b"\0")
+            yield (*path, number), False
+            del fields_here[number]
+            yield (*path, number), True
+            fields_here.clear()
+            fields_here.update(before)
+
+
+def _structs_in(whole, path=()):
+    yield path, whole
+    for number, (_, value) in whole.items():
+        if isinstance(value, dict):
+            yield from _structs_in(value, (*path, number))
+        elif isinstance(value, list):
+            for place, inner in enumerate(value):
+                yield from _structs_in(inner, (*path, number, place))

@@ -6,16 +6,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from compactor.errors import CompactorError, CorruptFileError
 from compactor.handles import MemoryReader
 from compactor.parquet import fields, thrift
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import Piece, join
-from compactor.parquet.schema import read_schema
+from compactor.parquet.schema import read_schema, type_ordered
 from compactor.parquet.thrift import MalformedError
 from tests.unit.orc.files import MemorySink
-from tests.unit.parquet.files import by_pandas, counted, opened, with_footer, written
+from tests.unit.parquet.files import by_pandas, counted, lies, opened, with_footer, written
 
 TABLE = pa.table({"n": pa.array(range(100), pa.int64()), "s": ["x", "y"] * 50, "l": [[1, 2], []] * 50})
 FILE = written(TABLE, row_group_size=40, write_page_index=True)
@@ -159,6 +160,24 @@ def test_what_pandas_counts_otherwise_is_carried(index, categories, why):
     assert footer(written(by_pandas(TABLE.select(["n"]), index, categories))).carried == why
 
 
+def test_only_pandas_own_entry_is_pandas():
+    """Another key with the same text says nothing to pandas, nor does its key without a value."""
+    said = b'{"columns": [{"pandas_type": "categorical"}]}'
+    for key, value, carried in ((b"pandas", said, True), (b"other", said, False), (b"pandas", None, False)):
+        pair = {1: (thrift.BINARY, key)} | ({} if value is None else {2: (thrift.BINARY, value)})
+        changed = with_footer(
+            FILE, lambda found, pair=pair: thrift.put(found, 5, thrift.LIST, thrift.encoded_list([thrift.encode(pair)]))
+        )
+        assert bool(footer(changed).carried) is carried
+
+
+@pytest.mark.parametrize("size", [20_000, 200_000])
+def test_a_footer_longer_than_the_first_read_is_read_whole(size):
+    """Its end is read first, the rest where it needs it."""
+    padded = footer(with_footer(FILE, lambda found: thrift.put(found, 99, thrift.BINARY, bytes(size))))
+    assert (padded.rows, padded.carried, len(padded.row_groups)) == (100, None, 3)
+
+
 def _chunk(found):
     return found[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1][0]
 
@@ -223,6 +242,53 @@ def test_files_that_are_not_sound_get_one_line(data, said):
     assert "\n" not in str(caught.value)
 
 
+WHOLE = {
+    fields.FILE_SCHEMA: {},
+    fields.FILE_ROW_GROUPS: {
+        fields.GROUP_COLUMNS: {fields.CHUNK_META: {number: {} for number in (8, 12, 13, 16)}},
+        fields.GROUP_SORTING: {},
+    },
+    fields.FILE_KEY_VALUES: {},
+}
+
+
+def test_each_field_of_a_footer_has_its_type():
+    """
+    Of every struct in it. Arrow's reader passes over a field of another type; where it needs one that is missing, the
+    file is refused, too.
+    """
+    file = written(
+        TABLE.replace_schema_metadata({"a": "b"}), write_page_index=True, sorting_columns=[parquet.SortingColumn(0)]
+    )
+    known, _ = thrift.decode(footer(file).data, 0, WHOLE)
+    for path, left_out in lies(known):
+        assert not accepted(known) or (left_out and opens(known)), (path, left_out)
+    assert accepted(known)
+
+
+def _file(described):
+    data = thrift.encode(described)
+    return b"PAR1" + bytes(len(FILE)) + data + len(data).to_bytes(4, "little") + b"PAR1"
+
+
+def accepted(described):
+    """Whether a file with this footer is sound as far as its footer goes."""
+    try:
+        footer(_file(described))
+    except CorruptFileError:
+        return False
+    return True
+
+
+def opens(described):
+    """Whether Arrow opens it."""
+    try:
+        opened(_file(described))
+    except pa.ArrowException:
+        return False
+    return True
+
+
 def test_more_bytes_than_the_file_has():
     """Row groups that all claim the same bytes would make a small file large."""
 
@@ -261,3 +327,11 @@ def test_a_changed_byte_ends_in_one_line_or_a_file(at, mask, recode):
         except CompactorError as error:
             said = str(error)
             assert "\n" not in said
+
+
+def test_which_columns_have_their_types_order():
+    """By the list of orders, if it is one of as many structs as there are columns."""
+    own, other = thrift.encode({1: (thrift.STRUCT, b"\0")}), thrift.encode({2: (thrift.STRUCT, b"\0")})
+    assert type_ordered(thrift.encoded_list([own, other, own]), 3) == (True, False, True)
+    for strange in (b"", thrift.encoded_list([own, own]), thrift.encoded_list([b"\x02"] * 3, thrift.I32)):
+        assert type_ordered(strange, 3) == (False,) * 3

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.parquet.encoding import _Written
 from compactor.parquet.pages import inflated, longest_entry
 from compactor.parquet.thrift import MalformedError
+from tests.unit.orc.files import MemorySink
 
 ENTRIES = st.lists(
     st.binary(max_size=8)
@@ -33,3 +35,17 @@ def test_a_page_that_grows_large_is_not_decompressed():
     assert inflated(gzip.compress(b"ab"), 2, 2) == b"ab"
     with pytest.raises(MalformedError, match="a page of 97 MiB is larger"):
         inflated(content, 2, 97 << 20)
+
+
+def test_what_is_held_back_is_read_as_from_a_file():
+    """Zeros stand for what went on to the sink; not a byte more than asked for."""
+    sink = MemorySink()
+    written = _Written(sink)
+    written.write(b"PAR1pages")
+    written.hold_back()
+    written.write(b"footer")
+    assert (sink.getvalue(), written.size) == (b"pages", 15)
+    whole = bytes(9) + b"footer"
+    for begin in range(16):
+        for length in range(16 - begin):
+            assert written.read_at(begin, length) == whole[begin : begin + length]

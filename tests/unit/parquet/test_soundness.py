@@ -16,7 +16,7 @@ from compactor.parquet.pages import DATA_PAGE_1, DICTIONARY_PAGE, Page, inflated
 from compactor.parquet.row_group import load
 from compactor.parquet.soundness import require_sound
 from compactor.parquet.thrift import MalformedError
-from tests.unit.parquet.files import piece, written
+from tests.unit.parquet.files import lies, piece, with_footer, written
 
 TABLE = pa.table(
     {
@@ -205,6 +205,61 @@ def test_a_bloom_filter_is_of_the_one_kind_and_as_long_as_it_says(size):
         refused(soundness._require_bloom_filter, bloom(size, size, kinds), said="kind")
 
 
+def refused_unless(optional, whole, judge):
+    """Each field of a struct is judged: of another type it is a lie, and only some may be left out."""
+    judge(thrift.encode(whole))
+    for path, left_out in lies(whole):
+        if not left_out or path not in optional:
+            refused(judge, thrift.encode(whole))
+
+
+@pytest.mark.parametrize(
+    ("index", "shape", "optional"), [("offset_index", {1: {}}, {(2,)}), ("column_index", {}, {(5,), (6,), (7,)})]
+)
+def test_each_field_of_an_index_has_its_type(index, shape, optional):
+    """And all are there that readers need."""
+    one = column(0)
+    whole, _ = thrift.decode(getattr(one, index), 0, shape)
+    refused_unless(optional, whole, lambda data: soundness._require_column(replace(one, **{index: data})))
+
+
+def test_each_field_of_a_bloom_filter_has_its_type():
+    """And all are there."""
+    whole, _ = thrift.decode(bloom(32, 0), 0, {2: {}, 3: {}, 4: {}})
+    refused_unless((), whole, lambda data: soundness._require_bloom_filter(data + bytes(32)))
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_each_field_of_a_page_header_has_its_type(version):
+    """Statistics, checksum and what has a default may be left out."""
+    one, page = data_page(0, version, write_page_checksum=True, use_dictionary=False)
+    about, statistics = (5, 5) if version == "1.0" else (8, 8)
+    whole, begin = thrift.decode(one.stored, 0, {about: {}})
+    assert begin == page.begin
+    said = {number: (thrift.BINARY, bytes(8)) for number in (1, 2, 5, 6)}
+    said |= dict.fromkeys((3, 4), (thrift.I64, 1)) | dict.fromkeys((7, 8), (thrift.TRUE, True))
+    thrift.put(whole[about][1], statistics, thrift.STRUCT, dict(sorted(said.items())))
+    optional = {(4,), (about, statistics), (8, 7), *((about, statistics, number) for number in range(1, 9))}
+
+    def judge(head):
+        changed = replace(one, stored=head + bytes(one.stored[begin:]))
+        soundness._require_data_page(changed, next(pages(changed.stored)), soundness._written_as(one.meta))
+
+    refused_unless(optional, whole, judge)
+
+
+def test_each_field_of_a_dictionarys_header_has_its_type():
+    """Whether it is sorted may be left out."""
+    one = column(1)
+    whole, begin = thrift.decode(one.stored, 0, {7: {}})
+
+    def judge(head):
+        changed = replace(one, stored=head + bytes(one.stored[begin:]))
+        soundness._require_dictionary(changed, next(pages(changed.stored)))
+
+    refused_unless({(4,), (7, 3)}, whole, judge)
+
+
 def in_runs(runs, highest):
     """Levels in the hybrid of runs, and the levels; a run of bits has a multiple of eight."""
     width, data, levels = highest.bit_length(), b"", []
@@ -281,6 +336,8 @@ def test_lz4_is_read_with_hadoops_frames_and_without(blocks):
     assert soundness._inflated(framed, 5, len(whole)) == whole
     assert soundness._inflated(codec.compress(whole, asbytes=True), 5, len(whole)) == whole
     refused(soundness._inflated, framed[:-1], 5, len(whole))
+    for less in (-1, 1):
+        refused(soundness._inflated, framed, 5, len(whole) + less)
 
 
 @pytest.mark.parametrize("codec", [3, 5])
@@ -415,3 +472,18 @@ def test_a_page_without_compression_is_as_long_as_it_says():
     assert inflated(b"abc", 0, 3) == b"abc"
     refused(inflated, b"abc", 0, 4, said="3 bytes instead of 4")
     assert inflated(b"abc", 99, 3) is None
+
+
+def test_a_row_group_without_rows_is_not_judged():
+    """No joined file gets it, so that it may hold what it likes."""
+
+    def empty(found):
+        group = found[fields.FILE_ROW_GROUPS][1][0]
+        group[fields.GROUP_ROWS] = thrift.I64, 0
+        for chunk in group[fields.GROUP_COLUMNS][1]:
+            chunk[fields.CHUNK_META][1][fields.META_VALUES] = thrift.I64, 0
+        found[fields.FILE_ROWS] = thrift.I64, 200
+
+    one = piece(with_footer(written(TABLE, row_group_size=100, write_statistics=False), empty), recode=False)
+    assert [group.rows for group in one.footer.row_groups] == [0, 100, 100]
+    require_sound(one.reader, one.footer, one.row_groups)

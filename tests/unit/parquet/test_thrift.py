@@ -97,3 +97,14 @@ def test_hostile_bytes_get_a_sentence(data, said):
     """Depth, counts and lengths that the bytes can't hold are found before anything is made of them."""
     with pytest.raises(MalformedError, match=said):
         thrift.decode(data, 0, {})
+
+
+@pytest.mark.parametrize("levels", [63, 64, 65, 66])
+def test_structs_may_be_nested_64_levels_deep(levels):
+    """One struct inside the other, and lists of lists."""
+    for data in (b"\x1c" * levels + bytes(levels + 1), b"\x19" + b"\x19" * (levels - 1) + b"\x05\0"):
+        if levels <= 64:
+            assert thrift.decode(data, 0, {})[1] == len(data)
+        else:
+            with pytest.raises(MalformedError, match="64 levels deep"):
+                thrift.decode(data, 0, {})

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.acid.columns import ColumnRule
+from compactor.errors import RefusedError
 from compactor.planning.document import Action, FileJoin, FileRole, InputFile
 from compactor.planning.facts import FileFormat, PartFacts, StoredAs, TableSpec, WholeFacts
 from compactor.planning.format import kept_from, part_bytes
 from compactor.planning.insert_only.formats import format_of
 from compactor.planning.insert_only.joins import JoinSizes, joined
-from compactor.planning.insert_only.names import bucket_of
+from compactor.planning.insert_only.names import LONGEST_NAME, bucket_of, new_names
 from tests.casebook import Case, cases, check, size_of
 
 BOOK = "joins.txt"
@@ -215,3 +216,11 @@ def test_a_hundred_thousand_tiny_parts_cost_a_step_each() -> None:
         (Action.RECODE, count, count),
         (Action.COPY, count, count),
     ]
+
+
+def test_an_extension_that_is_too_long_is_refused() -> None:
+    """All of it may name a codec, so none of it is cut off."""
+    files = [InputFile(f"d/000001_0.{'x' * size}", 1, 0, FileRole.DELTA, "d", 1, 0, 0) for size in (246, 247)]
+    assert len(new_names(files[:1])[0]) == LONGEST_NAME
+    with pytest.raises(RefusedError, match="too long to be kept"):
+        new_names(files[1:])

@@ -146,6 +146,17 @@ def test_deletes_weigh_once_per_directory_they_are_merged_into():
     assert score(MAJOR, base, many, deletes) > score(MAJOR, base, few, deletes)
 
 
+def test_a_score_in_numbers():
+    """Deletes cost a reader their bytes once for each directory with rows, or once; then there is each file to open."""
+    base = [entry("base_5/bucket_00000", 1000)]
+    inserts = [[entry(f"delta_{i}/bucket_00000", 100)] for i in (6, 7)]
+    deletes = [[entry(f"delete_delta_{i}/bucket_00000", 10)] for i in (6, 7, 8)]
+    assert score(MINOR, base, inserts, deletes) == (3 * OPENING_BYTES + 30 * (3 - 2)) / 230
+    assert score(MAJOR, base, inserts, deletes) == (5 * OPENING_BYTES + 30 * 3) / 1200
+    assert score(MINOR, base, [], deletes) == score(MINOR, [], [], deletes) == 2 * OPENING_BYTES / 30
+    assert score(MINOR, [], inserts, deletes) == (3 * OPENING_BYTES + 30 * (2 - 1)) / 230
+
+
 def test_a_score_counts_files_by_bucket():
     """Two deltas of two buckets become one file a bucket; names without a bucket stay files of their own."""
     deltas = [[entry(f"d{i}/bucket_0000{b}_0", 0) for b in range(2)] for i in range(2)]

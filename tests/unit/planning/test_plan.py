@@ -21,10 +21,12 @@ from compactor.planning.document import (
     BucketPlan,
     Cut,
     DeleteScope,
+    FileCopy,
     FileRole,
     FormatSpec,
     InputFile,
     OutputDir,
+    Segment,
     SyntheticIds,
     from_json,
     from_plain,
@@ -43,17 +45,25 @@ from tests.strategies import compaction_plans, stripe_sources
 
 MIB = 1 << 20
 BUCKET = encode(0, 0)
+ACID_DELTA = "delta_6_6_0000/bucket_00000"
 SIZES = Sizes(8 * MIB, 128 * MIB)
 
 
 def selected(
-    *entries, kind=CompactionKind.MAJOR, hwm=9, aborted=(), layout=LayoutVersion.HIVE_4, columns=(("a", "int"),)
+    *entries,
+    kind=CompactionKind.MAJOR,
+    hwm=9,
+    aborted=(),
+    layout=LayoutVersion.HIVE_4,
+    columns=(("a", "int"),),
+    insert_only=False,
 ):
     """A selection of a directory drawn as in the case books."""
     write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", hwm, (), aborted))
     txn = 99 if layout is LayoutVersion.HIVE_4 else None
     state = resolve(listing(entries), write_ids, ValidTxnList(99, (99,)) if txn else None, layout)
-    return select(state, TableSpec("db.t", columns, ColumnRule.NAME), kind, layout, write_ids, txn)
+    spec = TableSpec("db.t", columns, ColumnRule.NAME, insert_only=insert_only)
+    return select(state, spec, kind, layout, write_ids, txn)
 
 
 @pytest.mark.parametrize(
@@ -300,6 +310,54 @@ def test_original_rows_are_numbered_over_all_files_of_a_bucket():
         "000000_0_copy_1": SyntheticIds(0, encode(0, 0), 15),
         "000001_0": SyntheticIds(0, encode(1, 0), 0),
     }
+
+
+def test_keys_of_original_rows_are_those_of_their_stripes():
+    """Each stripe goes on where the one before it ends, through all files of the bucket: exact, whatever their size."""
+    rows = {"000000_0": (10, 1, 0, 5), "000000_0_copy_1": (3,)}
+    plain = [
+        facts(path, *(StripeFacts(number, count, MIB) for number, count in enumerate(counts)), acid=False)
+        for path, counts in rows.items()
+    ]
+    found = prepare(selected(" ".join(rows), "delta_6_6_0000/"), by_path(*plain, facts(ACID_DELTA, stripe(6))))
+    stripes = [one for source in found.buckets[0] if source.file.raw for one in source.facts.stripes]
+    spans = [(one.first.row_id, one.last.row_id) for one in stripes if one.rows]
+    assert spans == [(0, 9), (10, 10), (11, 15), (16, 18)]
+    for one in stripes:
+        assert one.first[:2] == one.last[:2] == (0, BUCKET)
+        assert (one.last_exact, one.write_ids, one.buckets) == (True, (0, 0), (BUCKET, BUCKET))
+
+
+@pytest.mark.parametrize(
+    ("directory", "taken"),
+    [
+        ("base_5/", True),
+        ("base_5_v9/", False),
+        ("delta_5_5_0000/", True),
+        ("delta_4_5/", False),
+        ("delta_4_5_v9/", False),
+    ],
+)
+def test_plain_files_lie_where_a_statement_puts_them(directory, taken):
+    """LOAD DATA [OVERWRITE] and CTAS write them into one write id's directory; no compaction makes any."""
+    if not taken:
+        with pytest.raises(RefusedError, match="isn't named like a bucket file"):
+            selected(f"{directory} 000000_0", "delta_6_6_0000/")
+        return
+    found = selected(f"{directory} 000000_0", "delta_6_6_0000/")
+    assert [file.raw for file in found.inserts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("entries", "roles"),
+    [
+        (("base_5/ 000000_0", "delta_6_6_0000/ 000000_0"), [FileRole.BASE, FileRole.DELTA]),
+        (("000000_0", "delta_6_6_0000/ 000000_0"), [FileRole.ORIGINAL, FileRole.DELTA]),
+    ],
+)
+def test_files_of_an_insert_only_table_have_roles(entries, roles):
+    """The files that lay there before any delta are listed beside the result, so that the Cleaner removes only those."""
+    assert [file.role for file in selected(*entries, insert_only=True).files] == roles
 
 
 def test_loaded_rows_carry_the_write_id_and_statement_of_their_directory():
@@ -557,9 +615,12 @@ def test_every_stripe_is_laid_out_once(sources):
 
 @given(stripe_sources())
 def test_chunks_are_contiguous(sources):
-    """The parts of a chunk stand together, so that one task can write them as one piece."""
-    laid = [segment.chunk for segment in segments(sources, SIZES) if segment.chunk >= 0]
-    assert laid == sorted(laid)
+    """The parts of a chunk stand together, so that one task can write them as one piece; what is copied is in none."""
+    laid = segments(sources, SIZES)
+    assert {segment.chunk for segment in laid if segment.action is Action.COPY} <= {-1}
+    chunks = [segment.chunk for segment in laid if segment.action is not Action.COPY]
+    assert chunks == sorted(chunks)
+    assert set(chunks) == set(range(len(set(chunks))))
 
 
 @given(stripe_sources(), st.integers(1, 2000))
@@ -577,6 +638,30 @@ def test_prediction_counts_everything_once(sources, stripe_rows):
     full = sum(1 + one.rows // stripe_rows for source in sources for one in source.facts.stripes)
     assert (found.stripes_after > 0) == bool(stripes)
     assert found.stripes_after <= full
+
+
+def test_a_prediction_in_numbers():
+    """Each action has its rate. A probe reads the keys too; delete events are decoded, and aren't written."""
+    laid = (
+        Segment(Action.COPY, "a", (0,), "", 1, 1_000_000_000),
+        Segment(Action.PROBE, "a", (1,), "", 1, 400_000_000, 0),
+        Segment(Action.RECODE, "a", (2,), "", 1, 12_000_000, 1),
+        Segment(Action.RECODE, "a", (3,), "", 1, 25_000_000, 2, 1, Cut.YES),
+    )
+    copies = (FileCopy("b", "c", 200_000_000),)
+    directory = OutputDir(DirKind.BASE, "b", (BucketPlan(0, "bucket_00000", laid),), copies=copies)
+    stripes = {("a", number): 1 for number in range(4)}
+    found = predict([directory], FormatSpec(), 2, stripes, 24_000_000)
+    assert (found.copied, found.probed, found.recoded, found.cut) == (
+        1_200_000_000,
+        400_000_000,
+        12_000_000,
+        25_000_000,
+    )
+    assert found.read == 1_200_000_000 + 412_000_000 + 12_000_000 + 25_000_000 + 24_000_000
+    assert found.written == 1_200_000_000 + 400_000_000 + 12_000_000 + 25_000_000
+    assert found.seconds == round(1 + 1 / 3 + 1 + 1 + 2 + 1, 3)
+    assert (found.files_before, found.files_after, found.stripes_before, found.stripes_after) == (2, 2, 4, 4)
 
 
 @given(stripe_sources())

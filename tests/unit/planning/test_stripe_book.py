@@ -39,8 +39,9 @@ def stripe(number, text):
     values = next((size(flag[2:]) for flag in flags if flag.startswith("v=")), 0)
     events = next((int(flag[2:]) for flag in flags if flag.startswith("d=")), 0)
     removable = next((tuple(map(int, flag[4:].split("-"))) for flag in flags if flag.startswith("cut=")), (0, 0))
+    buckets = (BUCKET, BUCKET + (1 << 16)) if "buckets" in flags else (BUCKET, BUCKET)
     return StripeFacts(
-        number, rows, size(length), *bounds, exact, ids, (BUCKET, BUCKET), ids, (0, 0), hit, events, values, removable
+        number, rows, size(length), *bounds, exact, ids, buckets, ids, (0, 0), hit, events, values, removable
     )
 
 
