@@ -1,13 +1,16 @@
 """Stripes whose descriptions contradict each other don't get among those of other files."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyorc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import orc
 
 from compactor.acid.types import row_type
 from compactor.errors import CorruptFileError
@@ -124,6 +127,24 @@ def test_a_stripe_footer_that_contradicts_itself_is_found(damage: str, tmp_path:
         made, _ = compacted(tmp_path / str(size), [good, bad, good], ORC, splice=sizes)  # type: ignore[no-untyped-call]
         assert sorted(len(rows_of(data)) for data in made.values() if data != bad) == [2 * len(ROWS)]
         assert bad in made.values()
+
+
+def test_timestamps_that_hive_fails_over_stay_apart(tmp_path: Path) -> None:
+    """ORC's C++ writer gave fractions of seconds before 1970 as negative ones: Java's readers end there."""
+
+    def written(*times: int) -> bytes:
+        file = io.BytesIO()
+        column = pa.array([[time] for time in times], pa.list_(pa.timestamp("ms")))
+        orc.write_table(pa.table({"l": column}), file)
+        return file.getvalue()
+
+    good, bad = written(*range(30)), written(-1_500)
+    for size in (1, 8 << 20):
+        made, _ = compacted(  # type: ignore[no-untyped-call]
+            tmp_path / str(size), [good, bad, good, bad], ORC, splice={"min_stripe_bytes": size}
+        )
+        assert sorted(len(rows_of(data)) for data in made.values() if data != bad) == [2 * 30]
+        assert sum(data == bad for data in made.values()) == 2
 
 
 def test_a_row_index_of_other_rows_is_found() -> None:
