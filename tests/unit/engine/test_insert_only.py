@@ -2,6 +2,7 @@
 
 import gzip
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,18 @@ def test_small_files_become_one_and_rows_stay(warehouse, file_format, kind):
         else f"delta_0000001_0000003_v{attempt.txn:07d}"
     )
     assert [file.name for file in published.staged.files] == ["000000_0"]
+
+
+def test_a_joined_file_that_is_not_there_is_missed(warehouse):
+    """Unless each of its inputs was carried over alone."""
+    attempt = Attempt(warehouse, filled(warehouse))
+    attempt.stage()
+    (joined,) = attempt.staged.files
+    (path,) = attempt.location.glob(f".compactor-*/out/{joined.directory}/{joined.name}")
+    path.unlink()
+    attempt.staged = replace(attempt.staged, files=())
+    with pytest.raises(VerificationError, match=r"000000_0 is missing, and delta_0000001_.* wasn't carried over"):
+        attempt.verify()
 
 
 @pytest.mark.parametrize("read", [False, True])

@@ -201,6 +201,18 @@ def test_lost_delete_events(warehouse, table, monkeypatch):
     assert "40 rows go in, but 40 read, 20 written" in refused(attempt)
 
 
+@pytest.mark.parametrize("left_out", [{"deleted": 1}, {"aborted": 1}, {"deleted": 1, "aborted": 1}])
+def test_dropped_delete_events(warehouse, table, left_out):
+    """Rows may be deleted or aborted, delete events are only written, whoever accounts for those that are missing."""
+    attempt = staged(warehouse, table, CompactionKind.MINOR)
+    result = attempt.staged
+    (deletes,) = (file for file in result.files if file.directory.startswith("delete_delta"))
+    counts = RowCounts(deletes.rows.read, deletes.rows.written - len(left_out), **left_out)
+    changed = replace(deletes, rows=counts)
+    attempt.staged = replace(result, files=tuple(changed if file is deletes else file for file in result.files))
+    assert "delete events were dropped while they were written" in refused(attempt)
+
+
 def changing(column, change):
     """An encoder that writes another value into one row of each batch."""
     real = Encoder.arrow
