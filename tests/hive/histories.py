@@ -21,7 +21,7 @@ from tests.hive.lane.model import Statement, Turns
 from tests.metastore.servers import UnavailableError, schema_script
 from tests.needs import missing
 
-HISTORIES = 60
+HISTORIES = 40
 """Of both releases together."""
 RELEASES = {"3.1.0": "3.1.3", "4.0.0": "4.0.1"}
 """By the version of the schema."""
