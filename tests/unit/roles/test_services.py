@@ -15,15 +15,15 @@ from tests.compacting import NothingRuns
 @pytest.mark.parametrize(
     ("sections", "connections"),
     [
-        ({"worker": {"threads": 2}}, 28),
-        ({"worker": {"threads": 16, "pools": {"etl": 2}}}, 92),
+        ({"worker": {"threads": 2}}, 26),
+        ({"worker": {"threads": 16, "pools": {"etl": 2}}}, 74),
         ({"worker": {"threads": 0}, "cleaner": {"enabled": False}}, 16),
         ({"worker": {"threads": 16}, "database": {"connections": 20}}, 20),
     ],
 )
 def test_there_is_a_connection_for_everybody(tmp_path, monkeypatch, sections, connections):
     """
-    Each worker may use four at once, each of the Cleaner's threads one, all else sixteen, unless the settings say how
+    Each worker may use three at once, each of the Cleaner's threads one, all else sixteen, unless the settings say how
     many: so many can be had, and no more.
     """
     monkeypatch.setattr(database_module, "WAIT_SECONDS", 0.01)
