@@ -184,10 +184,14 @@ class Party:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
 
-    def close(self):
-        """End the JVM."""
+    def let_go(self):
+        """Let the JVM end, without waiting for it."""
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
+
+    def close(self):
+        """End the JVM."""
+        self.let_go()
         self._process.wait()
         self._process.stdout.close()
         self._errors.close()

@@ -97,6 +97,8 @@ def parties():
         return running[url]
 
     yield party
+    for one in running.values():  # they end side by side
+        one.let_go()
     for one in running.values():
         one.close()
 
