@@ -46,21 +46,38 @@ class Beside:
     def __init__(self, hive: HiveServer, folder: Path) -> None:
         self.hive, self.log, self.config = hive, folder / "daemon.log", folder / "compactor.yaml"
         self._told: list[dict[str, dict[str, object]]] = []
+        self._away = False
         self._write()
+        self._process = self._started()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COMPACTOR_")} | {
             "PYTHONPATH": str(PROJECT)
         }
         tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        before = self._said("daemon.started") if self.log.exists() else 0
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*tied, sys.executable, "-m", "tests.hive.live.daemon", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=folder,
+                cwd=self.config.parent,
                 env=environment,
             )
-        self._await("daemon.started", 1)
+        self._await("daemon.started", before + 1)
+        return self._process
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """There is no daemon for as long as the block runs."""
+        self.stop()
+        self._away = True
+        try:
+            yield
+        finally:
+            self._away = False
+            self._process = self._started()
 
     def _write(self) -> None:
         settings = {name: dict(section) if isinstance(section, dict) else section for name, section in SETTINGS.items()}
@@ -101,7 +118,8 @@ class Beside:
             time.sleep(0.1)
 
     def alive(self) -> bool:
-        return self._process.poll() is None
+        """Whether it is as it should be: at work, or away."""
+        return self._away or self._process.poll() is None
 
     def events(self) -> list[dict]:
         """What it logged."""

@@ -280,8 +280,9 @@ def migrate(world: World, step: Step, table: Table, draw: random.Random) -> Acti
 def import_table(world: World, step: Step, table: Table, draw: random.Random) -> Action | None:
     """
     EXPORT, and IMPORT as a new table: of a full ACID table a query's rows, else the files as they are. Those of
-    an insert-only table with partitions lie one directory too deep then, where Hive reads none of them. What isn't
-    drawn stands in docs/testing.md.
+    an insert-only table with partitions lie one directory too deep then, where Hive reads none of them. Where a table's
+    directory has a suffix (hive.acid.createtable.softdelete), Hive 4.0.1 imports nothing from a place with a blank. What
+    isn't drawn stands in docs/testing.md.
     """
     if table.keys and (world.soft("drop") or any(None in key for key in table.partitions)):
         return None
@@ -293,6 +294,8 @@ def import_table(world: World, step: Step, table: Table, draw: random.Random) ->
         made.clear()
         made.put(table.expected())
     elif table.keys and table.style == "insert-only":
+        made.clear()
+    if world.soft("drop") and table.style != "plain":
         made.clear()
     sql = f"import table {made.full_name} from 'file://{place}'"
     first = [f"export table {table.full_name} to 'file://{place}'"]
