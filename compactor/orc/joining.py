@@ -31,7 +31,7 @@ from compactor.orc.writing.copied import difference
 from compactor.orc.writing.encode import Encoder
 from compactor.orc.writing.output import DEFAULT_BLOCK, DEFAULT_STRIPE, OutputFormat, common_calendar, compatible
 from compactor.orc.writing.splice import Splicer
-from compactor.orc.writing.writer_choice import check_map_keys, check_nanoseconds, check_unions, needs_pyorc
+from compactor.orc.writing.writer_choice import check_map_keys, check_unions, needs_pyorc
 from compactor.reasons import Reason
 
 _BLOCK_STEP: Final = 1 << 16
@@ -184,7 +184,8 @@ def join(
     Write the rows of all pieces, in their order, as one file.
 
     Args:
-        pieces: of files of one family; at least one.
+        pieces: of files of one family, in which no timestamp has nanoseconds that Java refuses (`check_nanoseconds`); at
+            least one.
         stripe_bytes: of the stripes that are written anew, in the writer's memory.
         digests: whether to make a digest of the rows that are written anew.
         progress: called with rows since its last call; may raise to stop.
@@ -360,7 +361,6 @@ def _rewritable(reader: RandomReader, tail: Tail, index: int) -> bool:
         if tail.tree.holds((Kind.UNION,)):
             check_unions(reader, tail, index)
         check_map_keys(reader, tail, index)
-        check_nanoseconds(reader, tail, index)
     except RefusedError:
         return False
     return not needs_pyorc(reader, tail, index)
