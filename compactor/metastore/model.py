@@ -15,6 +15,8 @@ from compactor.metastore.values import value
 
 DEFAULT_CATALOG = "hive"
 """ACID tables exist in this catalog only: the transaction tables have no column for another."""
+Parameters = tuple[dict[str, str], dict[str, str]]
+"""Of a table, and of its partition; empty for a whole table."""
 
 
 @value(frozen=True, slots=True)

@@ -10,8 +10,7 @@ import pytest
 from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Alone, Role, Term
 from compactor.daemon import Daemon
-from compactor.metastore.clean.readers import Blocker
-from compactor.metastore.clean.ready import ReadyEntry
+from compactor.metastore.clean.may_clean import Blocker, ReadyEntry
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.reasons import Reason

@@ -8,10 +8,8 @@ observations of the entries that were ready, and waited while one was worked on.
 
 from dataclasses import replace
 
-from sqlalchemy import func, select
-
 from compactor.errors import RetryableError
-from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.model import QueueState
 from compactor.reasons import Reason
@@ -45,17 +43,17 @@ def _put_back(patch, lane, may_have_published, *, by_ids):
         may_have_published: whether an entry tells that its result may appear, or has appeared.
         by_ids: whether write ids tell that a later entry's result lies above; otherwise each counts.
     """
-    queue, judge_all, alone = lane.world.services.queue, Cleaning._ready, Cleaning.check_alone
-    commits = lane.hive.schema.completed_txn_components.c
+    queue, ready, alone = lane.world.services.queue, Cleaning.ready_for_cleaning, Cleaning.check_alone
+    commits = lane.hive.schema.completed_txn_components
     known = {}
 
     def others(entry):
         of_place = [other for other in queue.entries() if other.entity == entry.entity and other.id != entry.id]
         return [other for other in of_place if may_have_published(other)]
 
-    def ready(cleaning, connection, *args, **options):
-        judged = judge_all(cleaning, connection, *args, **options)
-        newest = connection.scalar(select(func.max(commits.ctc_writeid))) or 0
+    def merging(cleaning, *args, **options):
+        judged = ready(cleaning, *args, **options)
+        newest = max((number for (number,) in lane.hive.rows(commits, "ctc_writeid")), default=0)
         merged = []
         for item in judged:
             entry, covered, blockers = item.entry, item.entry.highest_write_id or 0, list(item.blockers)
@@ -78,6 +76,6 @@ def _put_back(patch, lane, may_have_published, *, by_ids):
     def replaced_now(state, _):
         return frozenset(listed.name for listed in state.obsolete), frozenset(state.obsolete_originals)
 
-    patch.setattr(Cleaning, "_ready", ready)
+    patch.setattr(Cleaning, "ready_for_cleaning", merging)
     patch.setattr(Cleaning, "check_alone", check_alone)
     patch.setattr(partition, "replaced_then", replaced_now)

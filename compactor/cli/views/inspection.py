@@ -17,7 +17,8 @@ from compactor.errors import CompactorError, RefusedError, UnreachableError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
-from compactor.metastore.clean.ready import Cleaning, ReadyEntry
+from compactor.metastore.clean.may_clean import ReadyEntry
+from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.locations.places import Places

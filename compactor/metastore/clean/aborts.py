@@ -27,7 +27,8 @@ from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
-from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
+from compactor.metastore.txn.snapshot import Snapshot
+from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.planning.forgetting import AbortedComponent, Ground, Verdict, by_age
 
 _FIRST_RETRY_MS = 300_000

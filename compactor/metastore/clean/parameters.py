@@ -9,10 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, and_
 
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.model import DEFAULT_CATALOG
-
-Parameters = tuple[dict[str, str], dict[str, str]]
-"""Of a table, and of its partition; empty for a whole table."""
+from compactor.metastore.model import DEFAULT_CATALOG, Parameters
 
 
 def beside(

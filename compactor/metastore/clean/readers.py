@@ -1,33 +1,22 @@
 """
-Finds the readers that may still read what a compaction replaced.
+Reads who may still read what a compaction replaced: all transactions and locks, or those that a question needs.
 
-An entry may be cleaned when every transaction that was open at its commit has ended, and every lock that was there
-without a transaction is gone. Hive 3.1 doesn't note the time of the commit: there the transactions and locks count that
-existed when the Cleaner first saw the entry ready. Source: docs/metastore.md; HIVE-23107, HIVE-24291, HIVE-26704;
-Hive's ReadyToCleanHandler and 3.1's Cleaner.
-
-A `Sight` is the first observation: it records which transactions and locks exist when the Cleaner first sees an entry
-ready. It is taken at the commit or later: at worst cleaning is delayed. On Hive 3.1 it holds only for the results that
-lay there before it was taken, so those stay with it.
+`may_clean` decides by them. Source: docs/metastore.md; HIVE-23107.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, and_, or_, select
 
-from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import RetryableError
+from compactor.metastore.clean.may_clean import Blocker, Readers
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches
-from compactor.metastore.model import Entity, HeldLock, OpenTransaction, duration
+from compactor.metastore.model import Entity, HeldLock
 from compactor.metastore.partition_names import spellings
 from compactor.metastore.txn.locks import AGENT, on_table, read_locks
-from compactor.metastore.txn.snapshots import Snapshot, snapshots_for
+from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.metastore.txn.transactions import read_open_transactions
-from compactor.metastore.values import value
-from compactor.planning.observed import Seen
 from compactor.reasons import Reason
 
 _COMPILES_MS = 120_000
@@ -38,166 +27,6 @@ One that has been open for longer is most likely of a batch that a streaming wri
 """
 _NAMED = 3
 """How many of a transaction's locks are told by name."""
-
-
-@value(frozen=True, slots=True)
-class Sight:
-    """
-    The first observation of a ready entry.
-
-    Args:
-        at_ms: the database clock.
-        high_watermark: the last transaction that had been opened.
-        locks: on the entry's table or partition.
-        seen: what had been listed in its directory before (Hive 3.1); None: it wasn't listed.
-    """
-
-    at_ms: int
-    high_watermark: int
-    locks: frozenset[int]
-    seen: Seen | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Blocker:
-    """
-    One reason why cleaning is held back.
-
-    The sentence names the transaction with its user, host and age, the lock, or the rule.
-
-    Args:
-        holder: the transaction or lock, where the reason is one.
-    """
-
-    reason: Reason
-    sentence: str
-    holder: OpenTransaction | HeldLock | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """
-    All transactions and locks at one moment that may protect files from cleaning.
-
-    Args:
-        settled: every transaction below it is finished.
-        history: for each open transaction the smallest id that it saw open when it began.
-        registered: tables that an open transaction registered in MIN_HISTORY_WRITE_ID, for those that registered any.
-    """
-
-    snapshot: Snapshot
-    settled: int
-    open: tuple[OpenTransaction, ...]
-    locks: Mapping[Entity, tuple[HeldLock, ...]]
-    history: Mapping[int, int] = field(default_factory=dict)
-    registered: Mapping[int, frozenset[Entity]] = field(default_factory=dict)
-    _known: dict[Entity | None, tuple[tuple[OpenTransaction, ...], int, int]] = field(
-        default_factory=dict, compare=False
-    )
-    _capped: dict[int, ValidTxnList] = field(default_factory=dict, compare=False)
-    _holding: dict[tuple[Entity | None, int], tuple[Blocker, ...]] = field(default_factory=dict, compare=False)
-    _blockers: dict[int, Blocker] = field(default_factory=dict, compare=False)
-
-    def locks_on(self, entity: Entity) -> list[HeldLock]:
-        """
-        Locks on the entity's table whose partition may be the same, or is unnamed; for a whole table all its locks.
-        """
-        if not self.locks:
-            return []
-        held = self.locks.get(entity.whole_table(), ())
-        if entity.partition is None or not held:
-            return list(held)
-        names = spellings(entity.partition)
-        return [lock for lock in held if lock.partition is None or lock.partition in names]
-
-    def may_read(self, entity: Entity) -> tuple[OpenTransaction, ...]:
-        """
-        Open transactions that may read the table.
-
-        A read-only transaction that registered its tables without this one, and holds no lock on this one, reads
-        others: it is one query. Any other may have several statements (START TRANSACTION), which have one snapshot, and
-        each registers what it reads when it is compiled (Hive's Compiler.generateValidTxnList). A transaction that
-        registered this table counts with every write id that it registered: with nothing open that is its high
-        watermark + 1, which says nothing about when it began.
-        """
-        return self._of_table(entity)[0]
-
-    def first_reader(self, entity: Entity) -> int:
-        """The smallest transaction that may read the table, or may turn out to."""
-        return self._of_table(entity)[1]
-
-    def horizon(self, entity: Entity) -> int:
-        """Below it every transaction is finished, and was finished when the first reader of the table began."""
-        return self._of_table(entity)[2]
-
-    def _of_table(self, entity: Entity) -> tuple[tuple[OpenTransaction, ...], int, int]:
-        """The table's readers, the first of them, the horizon; without registered tables the same for every table."""
-        key = entity.whole_table() if self.registered else None
-        if key not in self._known:
-            reading = self.open if key is None else self._reading(key)
-            first = self.settled if len(reading) == len(self.open) else self._first(reading)
-            seen_open = [self.history[txn.txn_id] for txn in reading if txn.txn_id in self.history]
-            self._known[key] = (reading, first, min([first, *seen_open]))
-        return self._known[key]
-
-    def _reading(self, table: Entity) -> tuple[OpenTransaction, ...]:
-        locking = {lock.txn_id for lock in self.locks.get(table, ())}
-        return tuple(
-            txn
-            for txn in self.open
-            if not txn.read_only or table in self.registered.get(txn.txn_id, (table,)) or txn.txn_id in locking
-        )
-
-    def _first(self, reading: tuple[OpenTransaction, ...]) -> int:
-        gaps = set(self.snapshot.open) - {txn.txn_id for txn in self.open}
-        return min([txn.txn_id for txn in reading] + sorted(gaps)[:1], default=self.snapshot.high_watermark + 1)
-
-    def open_at(self, entity: Entity, txn_id: int) -> tuple[Blocker, ...]:
-        """
-        Transactions that may read the table and began at or before `txn_id`.
-
-        The answer is one object for all entries that the same transactions hold back: there may be many of both.
-        """
-        if txn_id < self.first_reader(entity):
-            return ()
-        reading = self.may_read(entity)  # ascending
-        count = bisect_right(reading, txn_id, key=lambda txn: txn.txn_id)
-        if not count:
-            return (Blocker(Reason.OPEN_TRANSACTION, "a transaction below the newest one may be about to open"),)
-        key = (entity.whole_table() if self.registered else None, count)
-        if (known := self._holding.get(key)) is None:
-            known = self._holding[key] = tuple(self._blocker(txn) for txn in reading[:count])
-        return known
-
-    def _blocker(self, txn: OpenTransaction) -> Blocker:
-        """One for each transaction, however many entries it holds back."""
-        if (known := self._blockers.get(txn.txn_id)) is None:
-            known = self._blockers[txn.txn_id] = Blocker(Reason.OPEN_TRANSACTION, str(txn), txn)
-        return known
-
-    def capped(self, high_watermark: int) -> ValidTxnList:
-        """`Snapshot.capped`, once for all entries with the same high watermark: most have the same."""
-        if (known := self._capped.get(high_watermark)) is None:
-            known = self._capped[high_watermark] = self.snapshot.capped(high_watermark)
-        return known
-
-    def began_while_open(self, entity: Entity, txn_id: int) -> list[Blocker]:
-        """
-        Transactions that may read the table and, when they began, saw a transaction open that isn't above `txn_id`.
-
-        MIN_HISTORY_LEVEL tells only the smallest id that they may have seen open: `txn_id` itself may have been open as
-        well, or not. For a second after an id was handed out Hive 4.0 takes it for open
-        (MinOpenTxnIdWaterMarkFunction).
-        """
-        found = [txn for txn in self.may_read(entity) if self.history.get(txn.txn_id, txn_id + 1) <= txn_id]
-        return [
-            Blocker(
-                Reason.OPEN_TRANSACTION,
-                f"{txn}; when it began, transaction {self.history[txn.txn_id]} may still have been open",
-                txn,
-            )
-            for txn in found
-        ]
 
 
 def read_older(
@@ -283,15 +112,6 @@ def _some(names: set[str]) -> str:
 
 class MayBeListedError(RetryableError):
     """A lock was found while a directory was being removed; everything was put back."""
-
-
-def may_be_listed(lock: HeldLock, left_ms: int) -> Blocker:
-    """
-    The blocker for a lock whose holder may be listing; the Cleaner waits at most `left_ms` longer.
-
-    Source: Hive's FetchOperator.generateWrappedSplits, which takes a directory that vanishes for empty.
-    """
-    return Blocker(Reason.MAY_BE_LISTED, f"{lock} may be listing; waited for at most another {duration(left_ms)}", lock)
 
 
 def read_readers(connection: Connection, database: Database) -> Readers:

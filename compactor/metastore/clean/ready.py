@@ -11,60 +11,21 @@ from itertools import count
 
 from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, func, null, select, update
 
-from compactor.acid.compaction import CompactionKind
-from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError
-from compactor.metastore.clean.parameters import Parameters, beside, told
+from compactor.metastore.clean.may_clean import NOBODY, Blocker, Environment, Observation, ReadyEntry, may_clean
+from compactor.metastore.clean.parameters import beside, told
 from compactor.metastore.clean.purge import Proof, forget, forget_commits, is_catalogued
-from compactor.metastore.clean.readers import (
-    Blocker,
-    MayBeListedError,
-    Readers,
-    Sight,
-    may_be_listed,
-    read_older,
-    read_readers,
-    read_ties,
-)
+from compactor.metastore.clean.readers import MayBeListedError, read_older, read_readers, read_ties
 from compactor.metastore.clean.writers import writers, written_tables
 from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fetched, fitting, of_entity, same
-from compactor.metastore.model import Entity, QueueEntry, QueueState, duration
+from compactor.metastore.model import Entity, Parameters, QueueEntry, QueueState
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
 from compactor.metastore.txn.snapshots import snapshots_for
-from compactor.metastore.values import value
 from compactor.planning.observed import Seen
-from compactor.reasons import Reason
-
-
-@value(frozen=True, slots=True)
-class ReadyEntry:
-    """
-    One entry that is ready for cleaning, and whether it may be cleaned now.
-
-    Args:
-        txns: the list under which visibility is decided: what every possible reader of the table sees as committed.
-            None on 3.1.
-        seen: what lay in its directory before it was first observed: only that replaces anything for it (3.1). None on
-            4.x, or when it wasn't listed: then nothing may be removed for it on 3.1.
-        unlisted: the entry may be cleaned only as long as there is no lock.
-        parameters: of its table and partition, those that were asked for.
-        blockers: empty: clean the entry now. COMPACTION_ABORTED among them: mark it failed, and delete nothing for it.
-    """
-
-    entry: QueueEntry
-    txns: ValidTxnList | None
-    blockers: tuple[Blocker, ...] = ()
-    seen: Seen | None = None
-    unlisted: bool = False
-    parameters: Parameters = ({}, {})
-
-    @property
-    def failed(self) -> bool:
-        """Whether the entry's transaction was rolled back: then it must be marked failed."""
-        return any(blocker.reason is Reason.COMPACTION_ABORTED for blocker in self.blockers)
 
 
 class Cleaning:
@@ -86,9 +47,7 @@ class Cleaning:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
-        self._sights: dict[int, Sight] = {}
-        self._seen_open: set[int] = set()
-        self._free_since: dict[int, int] = {}
+        self._observations: dict[int, Observation] = {}
         self._tried: dict[int, int] = {}
         self._turns = count(1)
 
@@ -105,10 +64,22 @@ class Cleaning:
             keys: names of parameters of the entry's table and partition to read as well.
         """
         # Before the readers are read: a reader that isn't among them lists later, and finds what is listed here.
-        seen = self._list_unobserved()
-        return self._database.read(
-            lambda connection: self._ready(connection, retention_ms, listing_wait_ms, keys, seen=seen)
+        listed = self._list_unobserved()
+        environment, parameters = self._database.read(lambda connection: self._environment(connection, keys))
+        environment = replace(
+            environment,
+            listed=listed,
+            lists=self._look_at is not None,
+            retention_ms=retention_ms,
+            listing_wait_ms=listing_wait_ms,
         )
+        judged, self._observations = may_clean(environment, self._observations)
+        if not parameters:
+            return judged
+        return [
+            replace(item, parameters=parameters[item.entry.id]) if item.entry.id in parameters else item
+            for item in judged
+        ]
 
     def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
         """
@@ -202,7 +173,7 @@ class Cleaning:
                 lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))
             ):
                 self._database.write(finish)
-        self._sights.pop(entry.id, None)
+        self._observations.pop(entry.id, None)
 
     # Readiness
 
@@ -213,7 +184,11 @@ class Cleaning:
         queue = self._schema.compaction_queue
         ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
         entries = self._database.read(lambda connection: read_queue(connection, self._schema, ready))
-        unobserved = [entry for entry in entries if (sight := self._sights.get(entry.id)) is None or sight.seen is None]
+        unobserved = [
+            entry
+            for entry in entries
+            if (observation := self._observations.get(entry.id)) is None or observation.seen is None
+        ]
         if not unobserved:
             return {}
         # What couldn't be listed comes after what wasn't reached yet, or it would take all the time there is.
@@ -222,15 +197,10 @@ class Cleaning:
         self._tried |= {number: next(self._turns) for number in seen}
         return seen
 
-    def _ready(
-        self,
-        connection: Connection,
-        retention_ms: int,
-        listing_wait_ms: int,
-        keys: Collection[str],
-        *,
-        seen: Mapping[int, Seen | None],
-    ) -> list[ReadyEntry]:
+    def _environment(
+        self, connection: Connection, keys: Collection[str]
+    ) -> tuple[Environment, Mapping[int, Parameters]]:
+        """What decides at this moment, without what was listed before and settings; and parameters by the entry's id."""
         schema = self._schema
         queue, txns = schema.compaction_queue, schema.txns
         origin: FromClause = queue
@@ -248,68 +218,13 @@ class Cleaning:
         query = select(*columns).select_from(origin).where(ready).order_by(queue.c.cq_id)
         rows = list(fetched(connection.execute(query)))
         if not rows:
-            self._sights.clear()
-            self._seen_open.clear()
-            self._free_since.clear()
-            return []
+            return Environment((), NOBODY, 0, schema.hive_4), {}
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
         parameters = told(rows) if keys else {}
         rows = list({row[0]: row for row in rows}.values()) if keys else rows
         entries = [(entry, row[own_state]) for row in rows if (entry := queue_entry(row)) is not None]
-        self._look(entries, readers, now, seen)
-        alike: dict[Entity, list[QueueEntry]] = {}
-        for entry, _ in entries:
-            # a request to remove a directory neither waits for a new object of that name nor holds it up
-            if entry.location is None:
-                alike.setdefault(entry.entity, []).append(entry)
-        first = {
-            entity: found[0]
-            if len(found) == 1
-            else min(found, key=lambda entry: (entry.highest_write_id or 0, entry.id))
-            for entity, found in alike.items()
-        }
-        judged = [
-            self._judge(
-                entry,
-                state,
-                readers,
-                first=first.get(entry.entity, entry),
-                later=_later(entry, alike.get(entry.entity, ())),
-                sight=self._sights[entry.id],
-                tried=entry.id in seen,
-                now=now,
-                retention_ms=retention_ms,
-            )
-            for entry, state in entries
-        ]
-        judged = [self._unless_listed(item, readers, now, listing_wait_ms) for item in judged]
-        if parameters:
-            judged = [
-                replace(item, parameters=parameters[item.entry.id]) if item.entry.id in parameters else item
-                for item in judged
-            ]
-        return judged
-
-    def _unless_listed(self, item: ReadyEntry, readers: Readers, now: int, wait_ms: int) -> ReadyEntry:
-        """
-        Hold an entry without other blockers back while a lock tells that a reader may be listing.
-
-        Any lock counts, of any holder and any age. For a request to remove a directory no lock counts: a reader can't
-        find what was dropped. The wait also runs while an entry only waits for an earlier one: one after the other the
-        waits would add up, and on a table that is always locked never end.
-        """
-        entry = item.entry
-        if entry.location is not None:
-            return item
-        if any(blocker.reason is not Reason.EARLIER_ENTRY for blocker in item.blockers):
-            self._free_since.pop(entry.id, None)
-            return item
-        left = self._free_since.setdefault(entry.id, now) + wait_ms - now
-        if item.blockers or left <= 0:
-            return item
-        item = replace(item, unlisted=True)
-        return replace(item, blockers=tuple(may_be_listed(lock, left) for lock in readers.locks_on(entry.entity)))
+        return Environment(entries, readers, now, schema.hive_4), parameters
 
     def check_alone(self, ready: ReadyEntry) -> None:
         """
@@ -362,101 +277,6 @@ class Cleaning:
 
         return self._database.read(look)
 
-    def _look(
-        self, entries: list[tuple[QueueEntry, str | None]], readers: Readers, now: int, seen: Mapping[int, Seen | None]
-    ) -> None:
-        """
-        Record the first observation of each entry, anew until its own transaction is seen ended, and when its directory
-        was listed only now; forget entries that are gone.
-        """
-        alive = {entry.id for entry, _ in entries}
-        for number in set(self._sights) - alive:
-            del self._sights[number]
-        self._seen_open &= alive
-        self._free_since = {number: since for number, since in self._free_since.items() if number in alive}
-        for entry, own_state in entries:
-            known = self._sights.get(entry.id)
-            listed = known is not None and known.seen is None and seen.get(entry.id) is not None
-            if known is None or listed or entry.id in self._seen_open or own_state == "o":
-                held = frozenset(lock.lock_id for lock in readers.locks_on(entry.entity))
-                self._sights[entry.id] = Sight(now, readers.snapshot.high_watermark, held, seen.get(entry.id))
-                # transactions and locks that came since the last such look count as well
-                (self._seen_open.add if own_state == "o" else self._seen_open.discard)(entry.id)
-
-    def _judge(
-        self,
-        entry: QueueEntry,
-        own_state: str | None,
-        readers: Readers,
-        *,
-        first: QueueEntry,
-        later: Collection[int],
-        sight: Sight,
-        tried: bool,
-        now: int,
-        retention_ms: int,
-    ) -> ReadyEntry:
-        blockers: tuple[Blocker, ...] = ()  # an empty one added to `open_at`'s makes no copy
-        if first.id != entry.id and entry.location is None:
-            what = "partition" if entry.entity.partition else "table"
-            blockers += (Blocker(Reason.EARLIER_ENTRY, f"compaction {first.id} of the same {what} is cleaned first"),)
-        since = now - (entry.commit_ms if entry.commit_ms is not None else sight.at_ms)
-        if since < retention_ms + entry.retry_retention_ms:
-            left = duration(retention_ms + entry.retry_retention_ms - since)
-            blockers += (Blocker(Reason.RETENTION, f"files are kept for another {left}"),)
-        if not self._schema.hive_4:
-            if self._look_at is not None and sight.seen is None and not tried:
-                blockers += (Blocker(Reason.NOT_OBSERVED, "the Cleaner hasn't come to list its directory yet"),)
-            # Hive 3.1's Cleaner asks for locks only; but a query has its snapshot before it has its locks
-            blockers += readers.open_at(entry.entity, sight.high_watermark)
-            return ReadyEntry(entry, None, blockers + tuple(self._locks(entry, readers, sight, None)), sight.seen)
-        blockers += tuple(self._own_transaction(entry, own_state))
-        horizon = readers.horizon(entry.entity)
-        committed_at = entry.next_txn_id if entry.next_txn_id is not None else sight.high_watermark
-        blockers += readers.open_at(entry.entity, committed_at)
-        blockers += tuple(self._locks(entry, readers, sight, committed_at))
-        txns = readers.capped(min(committed_at, horizon - 1))
-        if hidden := [txn_id for txn_id in later if txn_id <= txns.high_watermark]:
-            txns = replace(txns, open=(*txns.open, *hidden))
-        if not blockers and entry.location is None and entry.txn_id is not None and not txns.is_valid(entry.txn_id):
-            blockers += tuple(readers.began_while_open(entry.entity, entry.txn_id))
-        return ReadyEntry(entry, txns, blockers)
-
-    @staticmethod
-    def _own_transaction(entry: QueueEntry, state: str | None) -> list[Blocker]:
-        """
-        Blockers because of the entry's own transaction.
-
-        Entries become ready before their transaction commits, so an entry without CQ_NEXT_TXN_ID may not have
-        committed. The commit of a rebalance never sets it: there an absent or committed transaction is taken as
-        committed.
-
-        A request to remove a directory only waits for its transaction to end: that of a CTAS was rolled back, and a
-        DROP whose client died has dropped all the same, because the catalog is changed before. What the catalog has
-        there (again) is never removed (`roles.cleaner.dropped`).
-        """
-        if entry.next_txn_id is not None or not entry.txn_id:
-            return []
-        if state == "o":
-            return [Blocker(Reason.NOT_YET_COMMITTED, f"its own transaction {entry.txn_id} isn't committed yet")]
-        if entry.location is not None:
-            return []
-        if state == "a" or (state is None and entry.kind is not CompactionKind.REBALANCE):
-            return [Blocker(Reason.COMPACTION_ABORTED, f"its own transaction {entry.txn_id} was rolled back")]
-        return []
-
-    @staticmethod
-    def _locks(entry: QueueEntry, readers: Readers, sight: Sight, committed_at: int | None) -> list[Blocker]:
-        """
-        Locks that existed at the first observation.
-
-        Of transactions' locks only those count that the transaction rule may have let pass.
-        """
-        left = [lock for lock in readers.locks_on(entry.entity) if lock.lock_id in sight.locks]
-        if committed_at is not None:
-            left = [lock for lock in left if lock.txn_id <= committed_at]
-        return [Blocker(Reason.HELD_LOCK, str(lock), lock) for lock in left]
-
     # Rows
 
     def _is_ready(self, entry: QueueEntry) -> ColumnElement[bool]:
@@ -478,24 +298,3 @@ class Cleaning:
         """Delete the rows that put off the cleaning of aborts: an ordinary cleaning supersedes them."""
         queue = self._schema.compaction_queue
         connection.execute(delete(queue).where(queue.c.cq_type == "c", of_entity(queue, "cq", entity)))
-
-
-def _later(entry: QueueEntry, alike: Collection[QueueEntry]) -> list[int]:
-    """
-    Transactions of other ready entries of the same place that were committed after this one: for it they replace
-    nothing, and each of their own entries removes what they replaced.
-
-    The transaction may be older than this entry's CQ_NEXT_TXN_ID, if it was open at that time: a reader that began
-    before its commit isn't waited for here. An entry without CQ_NEXT_TXN_ID (a rebalance) may be either.
-    Source: docs/protocol.md, *Hive 4: only what no open transaction may read*.
-    """
-    if len(alike) < 2:
-        return []
-    own = entry.next_txn_id
-    return [
-        other.txn_id
-        for other in alike
-        if other.id != entry.id
-        and other.txn_id
-        and (own is None or other.next_txn_id is None or other.next_txn_id > own)
-    ]

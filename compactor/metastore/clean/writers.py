@@ -10,7 +10,7 @@ dummy partition of a dynamic insert), MoveTask.
 
 from sqlalchemy import Connection, and_, select
 
-from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, HeldLock

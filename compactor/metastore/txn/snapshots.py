@@ -10,9 +10,7 @@ TxnUtils.
 
 import time
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, or_, select
@@ -21,55 +19,13 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, fetched, least, maximum, minimum
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
+from compactor.metastore.txn.snapshot import Snapshot
 
 REPLICATION = 1
 REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
 READ_ONLY = 2
 COMPACTION = 3
 REBALANCE_COMPACTION = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """
-    The unfinished transactions at one moment, ids ascending.
-
-    Args:
-        high_watermark: the highest transaction id handed out.
-        open: open transactions that may write, and young gaps.
-        read_only: open transactions that only read; no transaction list names them, yet they read files.
-        aborted: rolled back and not yet forgotten.
-        gaps: how many of the open ones have no row (yet).
-    """
-
-    high_watermark: int
-    open: tuple[int, ...]
-    read_only: tuple[int, ...]
-    aborted: tuple[int, ...]
-    gaps: int = 0
-
-    @property
-    def min_open(self) -> int | None:
-        """The smallest open id, readers and gaps included."""
-        return least(*self.open[:1], *self.read_only[:1])
-
-    def as_seen_by(self, txn_id: int | None) -> ValidTxnList:
-        """What a transaction sees: itself and every finished transaction below it; None: every finished transaction."""
-        if not txn_id:
-            return ValidTxnList(self.high_watermark, self.open, self.aborted)
-        return ValidTxnList(
-            min(txn_id, self.high_watermark),
-            self.open[: bisect_left(self.open, txn_id)],
-            self.aborted[: bisect_left(self.aborted, txn_id)],
-        )
-
-    def capped(self, high_watermark: int) -> ValidTxnList:
-        """The transaction list for a cleaner: nothing above `high_watermark` counts."""
-        return ValidTxnList(
-            high_watermark,
-            self.open[: bisect_right(self.open, high_watermark)],
-            self.aborted[: bisect_right(self.aborted, high_watermark)],
-        )
 
 
 class Snapshots(ABC):

@@ -19,12 +19,12 @@ from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedErr
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import OpenTransaction, TableFacts
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
+from compactor.metastore.txn.snapshot import Snapshot
 from compactor.metastore.txn.snapshots import (
     COMPACTION,
     READ_ONLY,
     REBALANCE_COMPACTION,
     REPLICATION,
-    Snapshot,
     settle,
     snapshots_for,
 )

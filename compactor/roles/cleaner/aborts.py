@@ -19,7 +19,8 @@ from compactor.control import Subject
 from compactor.errors import CompactorError, RefusedError, RetryableError
 from compactor.log import get_logger
 from compactor.metastore.clean.aborts import AbortedGroup
-from compactor.metastore.clean.readers import Blocker, MayBeListedError, may_be_listed
+from compactor.metastore.clean.may_clean import Blocker, may_be_listed
+from compactor.metastore.clean.readers import MayBeListedError
 from compactor.metastore.model import Entity, TableFacts
 from compactor.planning.eligibility import why_pending
 from compactor.reasons import Reason

@@ -27,8 +27,8 @@ from compactor.errors import (
     UnreachableError,
 )
 from compactor.log import get_logger
+from compactor.metastore.clean.may_clean import ReadyEntry
 from compactor.metastore.clean.readers import MayBeListedError
-from compactor.metastore.clean.ready import ReadyEntry
 from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.included import left_below
 from compactor.planning.observed import NOTHING

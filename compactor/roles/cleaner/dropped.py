@@ -19,7 +19,7 @@ from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.catalog import Facts
-from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.locations.owners import Owner, loosely
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.reasons import Reason

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from compactor.metastore.clean.ready import ReadyEntry
+from compactor.metastore.clean.may_clean import ReadyEntry
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cycle import Progress
 from compactor.roles.services import Services

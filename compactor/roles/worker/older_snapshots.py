@@ -18,7 +18,7 @@ from typing import Final
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState
 from compactor.log import get_logger
-from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.planning.document import CompactionPlan
 from compactor.roles.worker.cancellation import Cancellation
 

@@ -15,7 +15,7 @@ from compactor.coordination.model import POOLS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
-from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.pauses import workers_of

@@ -36,7 +36,7 @@ from compactor.control import Judge, Subject
 from compactor.control.waits import Wait
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.clean.readers import Blocker
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.compaction_queue.urgency import reason_of
 from compactor.metastore.model import QueueEntry, QueueState, TableFacts
 from compactor.planning.document import CompactionPlan

@@ -27,8 +27,8 @@ from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
-from compactor.metastore.clean.readers import Blocker
-from compactor.metastore.clean.ready import Cleaning, ReadyEntry
+from compactor.metastore.clean.may_clean import Blocker, ReadyEntry
+from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.sql import batches, least
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
