@@ -63,6 +63,10 @@ class Observation:
     own_open: bool = False
     free_since_ms: int | None = None
 
+    def free_since(self, at_ms: int | None) -> "Observation":
+        """The same with another time; made directly, since `dataclasses.replace` takes five times as long."""
+        return Observation(self.at_ms, self.high_watermark, self.locks, self.seen, self.own_open, at_ms)
+
 
 @value(frozen=True, slots=True)
 class ReadyEntry:
@@ -427,10 +431,10 @@ def _unless_listed(
     if entry.location is not None:
         return item, observation
     if any(blocker.reason is not Reason.EARLIER_ENTRY for blocker in item.blockers):
-        return item, observation if observation.free_since_ms is None else replace(observation, free_since_ms=None)
+        return item, observation if observation.free_since_ms is None else observation.free_since(None)
     since = observation.free_since_ms
     if since is None:
-        since, observation = now, replace(observation, free_since_ms=now)
+        since, observation = now, observation.free_since(now)
     left = since + environment.listing_wait_ms - now
     if item.blockers or left <= 0:
         return item, observation

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from compactor.acid.compaction import CompactionKind
-from compactor.metastore.clean.may_clean import Environment, ReadyEntry, Readers, may_clean
+from compactor.metastore.clean.may_clean import Environment, Readers, ReadyEntry, may_clean
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
 from compactor.metastore.txn.snapshot import Snapshot
 from compactor.planning.observed import NOTHING
