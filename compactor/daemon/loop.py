@@ -13,7 +13,7 @@ from collections.abc import Callable
 from compactor.errors import CompactorError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metrics import Metrics
-from compactor.roles.cycle import NoTurn, Progress
+from compactor.roles.cycle import Cycle, Progress
 
 _log = get_logger(__name__)
 _LONGEST_PAUSE = 320.0
@@ -27,13 +27,12 @@ class RoleLoop:
     Args:
         name: names the loop in thread, log and health: `initiator`, `worker-1`.
         role: names the role in metrics: `initiator`, `worker`.
-        run_once: one cycle; returns a sentence, as a `NoTurn` when the role had no turn to work.
+        run_once: one cycle; returns a sentence, as a `Cycle` where it says more than that the role did its work.
         interval: seconds between the starts of two cycles; asked before each pause, since settings may change.
         limit: seconds without a completed cycle and without progress inside a cycle, after which the loop counts as
             stuck.
-        again: whether the next cycle begins at once after this sentence (a worker that found work looks for more).
-        told: whether another component has logged this sentence already, for all loops; then the loop logs it at
-            debug level only.
+        told: whether another component tells why nothing works at present, for all loops; then this loop logs at debug
+            level only.
         progress: records the role's progress inside a cycle; None: only completed cycles count.
     """
 
@@ -46,8 +45,7 @@ class RoleLoop:
         interval: Callable[[], float],
         limit: Callable[[], float],
         metrics: Metrics,
-        again: Callable[[str], bool] = lambda _: False,
-        told: Callable[[str], bool] = lambda _: False,
+        told: Callable[[], bool] = lambda: False,
         progress: Progress | None = None,
     ) -> None:
         self.name = name
@@ -56,7 +54,6 @@ class RoleLoop:
         self._interval = interval
         self._limit = limit
         self._metrics = metrics
-        self._again = again
         self._told = told
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -129,19 +126,19 @@ class RoleLoop:
         while not self._stop.is_set():
             began = time.monotonic()
             self._running = True
-            sentence = self._cycle()
+            cycle = self._cycle()
             self._running = False
             self._progress.made()
-            if self._again(sentence) and self.succeeded:
+            if cycle.again:
                 continue
             self._wake.wait(self._pause(time.monotonic() - began))
             if not self._stop.is_set():
                 self._wake.clear()
 
-    def _cycle(self) -> str:
+    def _cycle(self) -> Cycle:
         began = time.monotonic()
         try:
-            sentence = self._run_once()
+            done = self._run_once()
         except (UnreachableError, RetryableError) as error:
             return self._failed("can't work", error, "unreachable")
         except CompactorError as error:
@@ -151,32 +148,33 @@ class RoleLoop:
             return self._failed("failed", error, "error")
         finally:
             self._metrics.cycle_duration.labels(self._role).observe(time.monotonic() - began)
+        cycle = done if isinstance(done, Cycle) else Cycle(done)
         self.succeeded, self._failures = True, 0
-        turn = not isinstance(sentence, NoTurn)
-        self._metrics.cycles.labels(self._role, "ok" if turn else "no-turn").inc()
-        if turn:
+        self._metrics.cycles.labels(self._role, "ok" if cycle.turn else "no-turn").inc()
+        if cycle.turn:
             self._metrics.last_cycle.labels(self._role).set_to_current_time()
-        (_log.info if self._is_news(sentence) else _log.debug)("cycle.completed", role=self.name, sentence=sentence)
-        self._said = sentence
-        return sentence
+        (_log.info if self._is_news(cycle) else _log.debug)("cycle.completed", role=self.name, sentence=str(cycle))
+        self._said = str(cycle)
+        return cycle
 
-    def _failed(self, words: str, error: Exception, outcome: str) -> str:
+    def _failed(self, words: str, error: Exception, outcome: str) -> Cycle:
         self.succeeded = False
         self._failures += 1
         self._metrics.cycles.labels(self._role, outcome).inc()
-        sentence = f"{words}: {error}"
-        (_log.warning if self._is_news(sentence) else _log.debug)(
-            "cycle.failed", role=self.name, outcome=outcome, sentence=sentence
+        cycle = Cycle(f"{words}: {error}")
+        (_log.warning if self._is_news(cycle) else _log.debug)(
+            "cycle.failed", role=self.name, outcome=outcome, sentence=str(cycle)
         )
-        self._said = sentence
-        return sentence
+        self._said = str(cycle)
+        return cycle
 
-    def _is_news(self, sentence: str) -> bool:
+    def _is_news(self, cycle: Cycle) -> bool:
         """
         Whether a sentence differs from the latest one in more than a length of time: a waiting role says for how long
         it has waited.
         """
-        return not self._told(sentence) and _LENGTH_OF_TIME.sub("", sentence) != _LENGTH_OF_TIME.sub("", self._said)
+        known = cycle.told or self._told()
+        return not known and _LENGTH_OF_TIME.sub("", cycle) != _LENGTH_OF_TIME.sub("", self._said)
 
     def _pause(self, took: float) -> float:
         pause = self._interval()

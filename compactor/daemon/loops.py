@@ -7,29 +7,26 @@ Only the elected leader works on a role that is led.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from compactor.coordination import NOTHING_NEW, Role
+from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
 from compactor.daemon.presence import Board, Presence
 from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableError
 from compactor.metastore.compaction_queue.announcements import Announcements
 from compactor.metrics import Metrics
 from compactor.roles.cleaner.cleaner import Cleaner
-from compactor.roles.cycle import NoTurn, Progress
+from compactor.roles.cycle import Cycle, Progress
 from compactor.roles.housekeeper.housekeeper import Housekeeper
 from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.pauses import Pauses
 from compactor.roles.queue_metrics import QueueMetrics
 from compactor.roles.services import Services
-from compactor.roles.worker.worker import DRAINING, IDLE, WAITING, Worker
+from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 
 _WATCH_SECONDS = 15.0
 _LISTEN_SECONDS = 1.0
 """How long one cycle waits for an announcement: a daemon that stops waits for it."""
-_LISTENS = "listens for queued entries"
 _HOUR = 3600.0
-_STANDS_BY = "stands by"
-_HELD = "the database's mutex is another's"
 
 
 @dataclass(slots=True)
@@ -63,22 +60,10 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         interval: Callable[[], float],
         limit: Callable[[], float],
         *,
-        worker: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        def again(sentence: str) -> bool:
-            if worker:
-                return sentence not in {IDLE, DRAINING} and not sentence.startswith(WAITING)
-            if sentence == _LISTENS:
-                return True
-            # elected while the mutex is held: try again at once, until the stopped daemon has lost it
-            return sentence.startswith(_HELD) and services.coordinator.by == "zookeeper"
-
-        def told(sentence: str) -> bool:
-            """Whether the coordinator has logged this already, once for all loops."""
-            return sentence.startswith(f"{WAITING}: {NOTHING_NEW}") or (
-                name in {"control", "members"} and services.coordinator.why_not_start() is not None
-            )
+        def told() -> bool:
+            return name in {"control", "members"} and services.coordinator.why_not_start() is not None
 
         made.loops[name] = RoleLoop(
             name,
@@ -87,19 +72,18 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
             interval=interval,
             limit=limit,
             metrics=metrics,
-            again=again,
             told=told,
             progress=progress,
         )
 
     def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
-        def cycle() -> str:
-            sentence = as_leader(services, role, run_once)
-            if isinstance(sentence, NoTurn):
+        def run() -> str:
+            done = as_leader(services, role, run_once)
+            if isinstance(done, Cycle) and not done.turn:
                 no_turn()
-            return sentence
+            return done
 
-        return cycle
+        return run
 
     def now() -> Settings:
         return services.settings
@@ -126,14 +110,14 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
         worker = Worker(services, number, pool)
         made.workers.append(worker)
         limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
-        add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit, worker=True)
+        add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit)
     if made.workers and not services.database.embedded:
         announced = Announcements(services.database)
 
         def listen() -> str:
             if announced.wait(_LISTEN_SECONDS):
                 wake_workers(services, made.loops)
-            return _LISTENS
+            return Cycle("listens for queued entries", again=True)
 
         add("announcements", "announcements", listen, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
     if now().cleaner.enabled:
@@ -167,15 +151,17 @@ def wake_workers(services: Services, loops: Mapping[str, RoleLoop]) -> None:
 def as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
     """Run one cycle if this daemon leads the role. Standing by and losing the leadership are no failures."""
     if (why := services.coordinator.why_not_start()) is not None:
-        return NoTurn(f"{WAITING}: {why}")
+        return Cycle(f"waiting: {why}", turn=False, told=True)
     if services.coordinator.lead(role) is None:
-        return NoTurn(f"{_STANDS_BY}: another daemon leads the {role}")
+        return Cycle(f"stands by: another daemon leads the {role}", turn=False)
     try:
         return run_once()
     except MutexHeldError as error:
-        return NoTurn(f"{_HELD}: {error}")
+        # elected while the mutex is held: try again at once, until the stopped daemon has lost it
+        again = services.coordinator.by == "zookeeper"
+        return Cycle(f"the database's mutex is another's: {error}", turn=False, again=again)
     except OwnershipLostError as error:
-        return NoTurn(f"{_STANDS_BY}: {error}")
+        return Cycle(f"stands by: {error}", turn=False)
     except UnreachableError:
         services.coordinator.step_back(role)  # another daemon may reach what this one can't
         raise

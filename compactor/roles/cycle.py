@@ -6,22 +6,36 @@ an entry cleaned, a claim cleared up), from any of its threads; its loop reads t
 makes progress is no reason for a restart: a restart would end every running compaction and meet the same cycle again. A
 cycle that waits in a single call is.
 
-`NoTurn` marks the sentence of a cycle in which the role got no turn. A standby is alive, and its cycles end without an
-error, but they do no work: counted as progress, they would hide that all cycles of the leader fail.
+`Cycle` is what a cycle did: a sentence for people, and what its loop has to know. A standby is alive, and its
+cycles end without an error, but they do no work: counted as progress, they would hide that all cycles of the leader
+fail.
 Source: docs/operations.md, Watching.
 """
 
 import time
 from collections.abc import Callable
+from typing import Self
 
 
-class NoTurn(str):
+class Cycle(str):
     """
-    The sentence of a cycle that couldn't begin its work because it wasn't this daemon's turn: another daemon leads or
-    holds the mutex, or the leader is unknown.
+    The sentence of a cycle.
+
+    Args:
+        turn: whether it was this daemon's turn: else another daemon leads or holds the mutex, or the leader is unknown.
+        again: the next cycle begins at once.
+        told: another component has logged the sentence, once for all roles.
     """
 
-    __slots__ = ()
+    __slots__ = ("again", "told", "turn")
+    turn: bool
+    again: bool
+    told: bool
+
+    def __new__(cls, sentence: str, *, turn: bool = True, again: bool = False, told: bool = False) -> Self:
+        made = super().__new__(cls, sentence)
+        made.turn, made.again, made.told = turn, again, told
+        return made
 
 
 class Progress:

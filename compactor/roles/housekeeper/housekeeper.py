@@ -18,7 +18,7 @@ from compactor.log import get_logger
 from compactor.metastore.compaction_queue.retention import Retention
 from compactor.metastore.housekeeping import Duty
 from compactor.planning.eligibility import why_not
-from compactor.roles.cycle import NoTurn, Progress
+from compactor.roles.cycle import Cycle, Progress
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.services import Services
 from compactor.roles.worker.follow_ups import FollowUps
@@ -96,7 +96,7 @@ class Housekeeper:
             if count:
                 done.append(f"{duty.value} {count}")
         if not self._leads():
-            return NoTurn("; ".join(done) or "stands by: another daemon keeps house")
+            return Cycle("; ".join(done) or "stands by: another daemon keeps house", turn=False)
         return "; ".join(done + failed) or "nothing to keep"
 
     def _go_on(self) -> list[str]:

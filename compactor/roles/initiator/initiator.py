@@ -30,7 +30,7 @@ from compactor.metrics import version
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cycle import NoTurn, Progress
+from compactor.roles.cycle import Cycle, Progress
 from compactor.roles.eligibility import judge_all
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.initiator.ahead import ahead
@@ -112,7 +112,7 @@ class Initiator:
         services.database.connect()
         judge = services.control.judge()
         if (unknown := judge.uncertain()) is not None:
-            return NoTurn(f"nothing is queued: {unknown.sentence}")
+            return Cycle(f"nothing is queued: {unknown.sentence}", turn=False)
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
             plan = self._reach.plan(services.now_ms(), paused, services.settings.initiator.full_scan_seconds)

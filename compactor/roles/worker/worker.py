@@ -9,6 +9,7 @@ still become visible.
 """
 
 import time
+from typing import Final
 
 from compactor.control import Denial, Judge, Subject
 from compactor.errors import (
@@ -27,6 +28,7 @@ from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import version
 from compactor.reasons import Reason
 from compactor.roles import steps
+from compactor.roles.cycle import Cycle
 from compactor.roles.pauses import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
 from compactor.roles.worker.attempt import Attempt, Compacted, LeftToCleaner
@@ -38,17 +40,15 @@ from compactor.spark.submitter import BrokenDownError, SessionEndedError
 from compactor.words import one_line, plural
 
 _log = get_logger(__name__)
-IDLE = "nothing is queued"
-DRAINING = "draining: nothing new is claimed"
-WAITING = "waiting"
-"""How a sentence begins that says why nothing is claimed for now."""
+IDLE: Final = Cycle("nothing is queued")
+DRAINING: Final = Cycle("draining: nothing new is claimed")
+STARTING: Final = Cycle("Spark starts; an entry is claimed when it is there", again=True)
 _PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED, Reason.OPEN_FILE})
 """Refusals caused by the surroundings: before anything was written, the entry waits until they pass."""
 _MAY_BE_RENAMED = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
 """Hive commits a rename in the catalog and in the queue one after the other, so a missing name is looked for again."""
 _RENAME_SECONDS = 300.0
 """How long a name may be missing because of a rename; the Cleaner waits as long."""
-STARTING = "Spark starts; an entry is claimed when it is there"
 _START_SECONDS = 2.0
 """How long a cycle waits for Spark; then the next looks again whether an entry waits and may be claimed."""
 _SIGNAL_SECONDS = 1.0
@@ -73,9 +73,9 @@ class Worker:
         self._settling = Rollbacks(services.backoff)
         self._continuing = FollowUps(services.queue)
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """
-        Undo an attempt that is due, or claim one entry and compact it.
+        Undo an attempt that is due, or claim one entry and compact it: then the next cycle looks for more at once.
 
         Raises:
             CompactorError: the metastore can't be asked.
@@ -84,20 +84,20 @@ class Worker:
             sentence = self._settle(unsettled)
             if unsettled not in self._settling:
                 self._services.in_hand.discard(_claim_of(unsettled.attempt.entry))
-                return sentence
+                return Cycle(sentence, again=True)
         if self._services.stopping.is_set():
             return DRAINING
         if (why := self._services.coordinator.why_not_start()) is not None:
-            return f"{WAITING}: {why}"
+            return _waits(why, told=True)
         if self._continuing.go_on():
             self._services.emptiness.over()
         settings = self._services.settings.worker
         pool = self._claims_from
         if (why := self._settling.full() or self._services.backoff.pause(pool)) is not None:
-            return f"{WAITING}: {why}"
+            return _waits(why)
         judge = self._services.control.judge()
         if (closed := judge.closed()) is not None:
-            return f"{WAITING}: {closed.sentence}"
+            return _waits(closed.sentence)
         if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
             return self._idle()
         if starts := self._spark_starts(pool, judge):
@@ -107,15 +107,15 @@ class Worker:
             self._services.in_hand.add(_claim_of(entry))
             try:
                 with about_entity(entry.entity, entry):
-                    return self._work(entry, settings.timeout_hours * 3600)
+                    return Cycle(self._work(entry, settings.timeout_hours * 3600), again=True)
             finally:
                 if entry.id not in self._settling.entries:
                     self._services.in_hand.discard(_claim_of(entry))
         if denied is not None:
             subject, denial = denied
-            return f"{WAITING}: {subject.full_name}: {denial.sentence}"
+            return _waits(f"{subject.full_name}: {denial.sentence}")
         if (why := self._services.backoff.nothing_else(self._is_still_ours)) is not None:
-            return f"{WAITING}: {why}"
+            return _waits(why)
         self._services.emptiness.found(self.worker_id, pool)
         return self._idle()
 
@@ -123,7 +123,7 @@ class Worker:
     def _claims_from(self) -> str | None:
         return self._pool or self._services.settings.worker.pool
 
-    def _spark_starts(self, pool: str | None, judge: Judge) -> str | None:
+    def _spark_starts(self, pool: str | None, judge: Judge) -> Cycle | None:
         """
         Why no entry is claimed in this cycle: one waits, and Spark's session wasn't there. Empty: nor does one wait, and
         one that comes this moment is left to the next cycle. None: the session is there, or why entries wait is to be
@@ -140,14 +140,14 @@ class Worker:
             lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate),
         )
         if waits is None:
-            return "" if gate is None else None
+            return Cycle("") if gate is None else None
         try:
             services.submitter.warm_up(_START_SECONDS)
             return STARTING
         except UnreachableError as error:
             if services.backoff.cannot_begin(error):
                 _log.warning("spark_start.failed", why=one_line(str(error)))
-            return f"{WAITING}: {error}"
+            return _waits(str(error))
 
     def _claim(self, pool: str | None, judge: Judge) -> tuple[QueueEntry | None, tuple[Subject, Denial] | None]:
         """The next entry; without one, the first subject that isn't let through, and why not."""
@@ -165,8 +165,8 @@ class Worker:
 
         return self._services.backoff.claim(pool, take), next(iter(denied), None)
 
-    def _idle(self) -> str:
-        return IDLE if (left := self._settling.waiting()) is None else f"{WAITING}: {left}"
+    def _idle(self) -> Cycle:
+        return IDLE if (left := self._settling.waiting()) is None else _waits(left)
 
     def cancel(self, error: CompactorError) -> None:
         """Stop the running compaction, if any; from another thread."""
@@ -380,6 +380,11 @@ class Worker:
 
 def _claim_of(entry: QueueEntry) -> tuple[int, int | None]:
     return entry.id, entry.start_ms
+
+
+def _waits(why: str, *, told: bool = False) -> Cycle:
+    """Nothing is claimed for now, and why."""
+    return Cycle(f"waiting: {why}", told=told)
 
 
 def _name(entry: QueueEntry) -> str:

@@ -47,7 +47,8 @@ def test_a_paused_table_waits_while_others_run(tables):
     world, _, _ = tables
     pause(world, "table:db.t")
     assert "of db.u: published" in world.worker().run_once()
-    assert world.worker().run_once() == "waiting: db.t: table db.t is paused by ann until it is resumed: why"
+    waits = world.worker().run_once()
+    assert (waits, waits.again) == ("waiting: db.t: table db.t is paused by ann until it is resumed: why", False)
     assert sorted(world.states()) == ["initiated", "ready for cleaning"]
     resume(world, "table:db.t")
     assert "of db.t: published" in world.worker().run_once()

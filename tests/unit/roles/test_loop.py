@@ -11,7 +11,7 @@ from compactor.daemon.loops import make_loops
 from compactor.daemon.presence import Board
 from compactor.errors import UnreachableError
 from compactor.metrics import Metrics
-from compactor.roles.cycle import NoTurn, Progress
+from compactor.roles.cycle import Cycle, Progress
 from tests.unit.roles.tables import compacted
 from tests.unit.roles.world import Clock
 
@@ -40,11 +40,8 @@ def make(
     *,
     limit: float = LONG,
     interval: float = 0.001,
-    again: Callable[[str], bool] = lambda _: False,
 ) -> RoleLoop:
-    return RoleLoop(
-        "cleaner", "cleaner", run_once, interval=lambda: interval, limit=lambda: limit, metrics=metrics, again=again
-    )
+    return RoleLoop("cleaner", "cleaner", run_once, interval=lambda: interval, limit=lambda: limit, metrics=metrics)
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
@@ -82,7 +79,7 @@ def test_a_cycle_without_a_turn_is_alive_and_no_progress():
     role gets on.
     """
     metrics = Metrics()
-    loop = make(Script(UnreachableError("away"), NoTurn("stands by"), "cleaned 1"), metrics)
+    loop = make(Script(UnreachableError("away"), Cycle("stands by", turn=False), "cleaned 1"), metrics)
     assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") == 0
     loop._cycle()
     loop._cycle()
@@ -108,8 +105,8 @@ def test_after_failures_it_waits_longer():
 
 def test_it_goes_on_at_once_while_there_is_work():
     """A worker that did something looks again without waiting for its interval."""
-    script = Script("compacted a", "compacted b", "nothing is queued")
-    loop = make(script, Metrics(), interval=3600, again=lambda sentence: sentence.startswith("compacted"))
+    script = Script(Cycle("compacted a", again=True), Cycle("compacted b", again=True), Cycle("nothing is queued"))
+    loop = make(script, Metrics(), interval=3600)
     loop.start()
     assert script.played.wait(LONG)
     loop.stop()
@@ -246,8 +243,9 @@ def test_only_what_is_new_is_said_at_info():
 
 
 def test_what_was_told_once_for_all_is_not_said_again():
-    """Eleven threads that wait for the same need no eleven lines."""
-    script = Script("waiting: for all", "nothing is queued")
+    """Eleven threads that wait for the same need no eleven lines: the cycle knows it, or the loop is told so."""
+    elsewhere = False
+    script = Script(Cycle("waiting: for all", told=True), "nothing is queued", "late", "later")
     with capture_logs() as lines:
         loop = RoleLoop(
             "worker-1",
@@ -256,12 +254,16 @@ def test_what_was_told_once_for_all_is_not_said_again():
             interval=lambda: 0.0,
             limit=lambda: LONG,
             metrics=Metrics(),
-            told=lambda sentence: sentence.endswith("for all"),
+            told=lambda: elsewhere,
         )
         loop._cycle()
         assert loop.sentence == "waiting: for all"
         loop._cycle()
-    assert [line["log_level"] for line in lines] == ["debug", "info"]
+        elsewhere = True
+        loop._cycle()
+        elsewhere = False
+        loop._cycle()
+    assert [line["log_level"] for line in lines] == ["debug", "info", "debug", "info"]
 
 
 def test_an_error_that_goes_on_is_said_once():

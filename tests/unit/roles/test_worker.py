@@ -34,6 +34,7 @@ def test_a_major_compaction_from_claim_to_commit(any_world):
 def test_the_sentence_says_what_was_done(world, table):
     """Kind, id, table, result, number of inputs."""
     sentence = world.compact(table)
+    assert sentence.again
     assert sentence.startswith("major compaction 1 of db.t: published base_0000004_v")
     assert sentence.endswith(" from 4 files")
     value = world.services.metrics.registry.get_sample_value
@@ -44,8 +45,10 @@ def test_the_sentence_says_what_was_done(world, table):
 
 
 def test_an_empty_queue_is_no_work(world):
-    """One sentence, always the same."""
-    assert world.worker().run_once() == "nothing is queued"
+    """One sentence, always the same; the worker rests, as after a compaction it doesn't."""
+    found = world.worker().run_once()
+    assert (found, found.turn, found.again) == ("nothing is queued", True, False)
+    assert IDLE is found
 
 
 def test_minor_of_inserts(any_world):
