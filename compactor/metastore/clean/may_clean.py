@@ -41,6 +41,15 @@ class Blocker:
     sentence: str
     holder: OpenTransaction | HeldLock | None = None
 
+    @property
+    def what(self) -> tuple[Reason, int | str]:
+        """The same for as long as the same thing holds it back, whose age its sentence may tell."""
+        match self.holder:
+            case OpenTransaction(txn_id=number) | HeldLock(lock_id=number):
+                return self.reason, number
+            case None:
+                return self.reason, self.sentence
+
 
 @value(frozen=True, slots=True)
 class Observation:

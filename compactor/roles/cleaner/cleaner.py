@@ -79,7 +79,7 @@ class Cleaner:
         self._aborts = AbortCleaner(services, progress, self._turns.away, clock)
         self._expiry = Expiry(services, clock)
         self._failures: Counter[int] = Counter()
-        self._said: dict[int, str] = {}
+        self._said: dict[int, str | tuple[Reason, int | str]] = {}
         self._unanswered: set[int] = set()
         self._missing: dict[int, tuple[Entity, float]] = {}
         self._clock = clock
@@ -354,9 +354,8 @@ class Cleaner:
             tally.wait(entry, blocker.sentence, blocker.reason)
             if entry.commit_ms is not None and not INTENDED.issuperset(blocker.reason for blocker in item.blockers):
                 oldest = max(oldest, now - entry.commit_ms)
-            key = f"{blocker.reason}:{blocker.sentence.partition(', open for')[0]}"
-            if self._said.get(entry.id) != key and blocker.reason not in INTENDED - {Reason.EARLIER_ENTRY}:
-                self._said[entry.id] = key
+            if self._said.get(entry.id) != blocker.what and blocker.reason not in INTENDED - {Reason.EARLIER_ENTRY}:
+                self._said[entry.id] = blocker.what
                 since = None if entry.commit_ms is None else duration(now - entry.commit_ms)
                 with about_entity(entry.entity, entry):
                     _log.info(

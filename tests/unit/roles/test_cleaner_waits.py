@@ -2,6 +2,7 @@
 
 import pytest
 from sqlalchemy import update
+from structlog.testing import capture_logs
 
 from tests.reference.compare import read_table
 from tests.unit.roles.tables import bases, compacted, visible
@@ -112,6 +113,22 @@ def test_those_who_may_be_listing_are_not_waited_for_for_ever(any_world, monkeyp
     now_ms = world.database.now_ms
     monkeypatch.setattr(world.database, "now_ms", lambda connection: now_ms(connection) + 601_000)
     assert cleaner.run_once().startswith("cleaned 1 entry")
+
+
+def test_what_holds_an_entry_is_logged_once(world):
+    """Not again because the transaction is older by then, but when another one holds it."""
+    table = world.table(rows=4)
+    first, second = (world.hive.begin(user=user) for user in ("ann", "bob"))
+    world.compact(table)
+    cleaner, told = world.cleaner(), []
+    for _ in range(2):
+        for _ in range(2):
+            with capture_logs() as lines:
+                cleaner.run_once()
+            told += [line["why"].partition(",")[0] for line in lines if line["event"] == "cleaning.blocked"]
+            world.settle_time()
+        world.hive.commit(first)
+    assert told == [f"transaction {first} of ann@client", f"transaction {second} of bob@client"]
 
 
 def test_the_wait_for_listings_begins_when_nothing_else_is_in_the_way(any_world, monkeypatch):
