@@ -14,11 +14,8 @@ from typing import Final
 from compactor.control import Denial, Judge, Subject
 from compactor.errors import (
     CompactorError,
-    OutcomeUnknownError,
     OwnershipLostError,
     RefusedError,
-    RetryableError,
-    RivalError,
     UnreachableError,
     VerificationError,
 )
@@ -26,29 +23,23 @@ from compactor.log import get_logger
 from compactor.metastore.compaction_queue.queue import asked_to_stop
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import version
-from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cycle import Cycle
 from compactor.roles.pauses import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
 from compactor.roles.worker.attempt import Attempt, Compacted, LeftToCleaner
-from compactor.roles.worker.cancellation import Cancellation, CancelRequestedError, DrainedError, GivesWayError
-from compactor.roles.worker.failures import ATTEMPTS, SuspectWaitsError
+from compactor.roles.worker.cancellation import Cancellation, CancelRequestedError
+from compactor.roles.worker.failures import ATTEMPTS
 from compactor.roles.worker.follow_ups import FollowUps
+from compactor.roles.worker.outcome import End, Ended, Outcome, Retry, message_of, outcome_of
 from compactor.roles.worker.rollback import PendingRollback, Rollbacks
-from compactor.spark.submitter import BrokenDownError, SessionEndedError
+from compactor.spark.submitter import BrokenDownError
 from compactor.words import one_line, plural
 
 _log = get_logger(__name__)
 IDLE: Final = Cycle("nothing is queued")
 DRAINING: Final = Cycle("draining: nothing new is claimed")
 STARTING: Final = Cycle("Spark starts; an entry is claimed when it is there", again=True)
-_PASSING = frozenset({Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED, Reason.OPEN_FILE})
-"""Refusals caused by the surroundings: before anything was written, the entry waits until they pass."""
-_MAY_BE_RENAMED = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
-"""Hive commits a rename in the catalog and in the queue one after the other, so a missing name is looked for again."""
-_RENAME_SECONDS = 300.0
-"""How long a name may be missing because of a rename; the Cleaner waits as long."""
 _START_SECONDS = 2.0
 """How long a cycle waits for Spark; then the next looks again whether an entry waits and may be claimed."""
 _SIGNAL_SECONDS = 1.0
@@ -268,7 +259,7 @@ class Worker:
 
     def _undo(self, unsettled: PendingRollback) -> str:
         attempt, entry, error = unsettled.attempt, unsettled.attempt.entry, unsettled.error
-        if attempt.undo(_message(error)):
+        if attempt.undo(message_of(error)):
             self._continuing.remember(entry.id)
             self._services.backoff.ended(entry, compacted=True)
             return f"{_name(entry)}: committed, though no answer came"
@@ -281,101 +272,75 @@ class Worker:
         return self._mark(attempt, entry, error)
 
     def _mark(self, attempt: Attempt, entry: QueueEntry, error: Exception) -> str:
-        queue, metrics, backoff, failures = (
-            self._services.queue,
-            self._services.metrics,
-            self._services.backoff,
-            self._services.failures,
+        services = self._services
+        outcome = outcome_of(
+            Ended(
+                error,
+                visible=attempt.visible,
+                state_stored=attempt.state_stored,
+                stopping=services.stopping.is_set(),
+                missing_seconds=services.backoff.left_for(entry, error.reason)
+                if isinstance(error, RefusedError)
+                else 0,
+            )
         )
-        message = _message(error)
-        again = waits = repeated = False
+        outcome = self._counted(entry, outcome)
         try:
-            match error:
-                case _ if attempt.visible:
-                    outcome, word = "given-back", "published, but not marked; given back for the rest"
-                    queue.give_back(entry)
-                case CancelRequestedError():
-                    outcome, word = "cancelled", "cancelled"
-                    queue.mark_aborted(entry, message)
-                case _ if self._is_drained(error):
-                    outcome, word = "given-back", "given back"
-                    queue.give_back(entry)
-                    if waits := isinstance(error, SuspectWaitsError | GivesWayError):
-                        backoff.leave(entry, error)
-                    if isinstance(error, GivesWayError):
-                        failures.waits(entry, Reason.LOCK_NOT_ACQUIRED.value, message)
-                case RivalError():
-                    outcome, word, waits = "given-back", "given back", True
-                    queue.give_back(entry)
-                    failures.waits(entry, Reason.AT_WORK.value, message)
-                    repeated = backoff.leave(entry, error) > 1
-                case RefusedError() if self._may_pass(entry, error) and not attempt.state_stored:
-                    outcome, word, waits = "given-back", "given back", True
-                    queue.give_back(entry)
-                    failures.waits(entry, error.reason.value, str(error))
-                    repeated = backoff.leave(entry, error) > 1
-                case RefusedError() if not attempt.state_stored and not isinstance(error, VerificationError):
-                    outcome, word = "refused", "refused"
-                    end = queue.mark_unneeded if error.reason is Reason.NOT_ENOUGH else queue.mark_refused
-                    end(entry, message)
-                case UnreachableError() | RetryableError() | OutcomeUnknownError() if self._may_be_tried_again(
-                    entry, error
-                ):
-                    outcome, word, again = "given-back", "given back", True
-                    queue.give_back(entry)
-                    backoff.given_back(entry, error, self._claims_from)
-                case RetryableError() | OutcomeUnknownError():
-                    outcome, word, message = "failed", "failed", f"{message} ({ATTEMPTS} times in a row)"
-                    queue.mark_failed(entry, message)
-                case _:
-                    outcome, word = "failed", "failed"
-                    queue.mark_failed(entry, message)
+            self._end(entry, outcome)
         except OwnershipLostError as lost:
-            outcome, word, message = "lost", "lost", f"{lost}; it had ended with: {message}"
-        if not waits:
-            failures.waits_no_more(entry)
-        if not (again or waits):
-            backoff.ended(entry, compacted=False)
-        metrics.jobs.labels(entry.kind.value, outcome).inc()
-        metrics.verification_refused.inc(isinstance(error, VerificationError))
-        quiet = outcome in {"given-back", "refused", "cancelled"} and not again
+            outcome = outcome.lost(lost)
+        news = self._remember(entry, outcome, error)
+        services.metrics.jobs.labels(entry.kind.value, outcome.name).inc()
+        services.metrics.verification_refused.inc(isinstance(error, VerificationError))
         kind = (
             {"reason": error.reason.value} if isinstance(error, RefusedError) else {"error_type": type(error).__name__}
         )
-        (_log.debug if repeated else _log.info if quiet else _log.warning)(
-            "attempt.ended", outcome=outcome, published=attempt.visible, why=message, **kind
-        )
-        return f"{_name(entry)}: {word}: {message}"
+        log = _log.warning if outcome.troubles else _log.info if news else _log.debug
+        log("attempt.ended", outcome=outcome.name, published=attempt.visible, why=outcome.message, **kind)
+        return f"{_name(entry)}: {outcome.words}: {outcome.message}"
 
-    def _may_pass(self, entry: QueueEntry, error: RefusedError) -> bool:
-        """Whether the surroundings caused the refusal, or a rename that is under way may have."""
-        return error.reason in _PASSING or (
-            error.reason in _MAY_BE_RENAMED and self._services.backoff.left_for(entry, error.reason) < _RENAME_SECONDS
-        )
+    def _counted(self, entry: QueueEntry, outcome: Outcome) -> Outcome:
+        """Count the failure, or note the suspicion; the entry is given up where that was once too often."""
+        failures, backoff = self._services.failures, self._services.backoff
+        if outcome.retry is Retry.ALONE:
+            failures.suspect(entry, outcome.message)
+        elif outcome.retry is Retry.COUNTED:
+            failures.count(entry, outcome.message, died=False)
+            if failures.times(entry) >= ATTEMPTS or not backoff.may_be_tried_again(entry):
+                return outcome.given_up()
+        return outcome
 
-    def _may_be_tried_again(self, entry: QueueEntry, error: Exception) -> bool:
-        """
-        Whether the entry goes back into the queue. That a service or store is unreachable is no fault of the entry's
-        and never counted; nor is the end of a session, which another entry may have caused.
-        """
-        if isinstance(error, UnreachableError):
-            return True
-        if isinstance(error, SessionEndedError):
-            self._services.failures.suspect(entry, _message(error))
-            return True
-        self._services.failures.count(entry, _message(error), died=False)
-        return self._services.failures.times(entry) < ATTEMPTS and self._services.backoff.may_be_tried_again(entry)
+    def _end(self, entry: QueueEntry, outcome: Outcome) -> None:
+        """Tell the queue."""
+        queue = self._services.queue
+        match outcome.end:
+            case End.GIVEN_BACK:
+                queue.give_back(entry)
+            case End.CANCELLED:
+                queue.mark_aborted(entry, outcome.message)
+            case End.UNNEEDED:
+                queue.mark_unneeded(entry, outcome.message)
+            case End.REFUSED:
+                queue.mark_refused(entry, outcome.message)
+            case _:
+                queue.mark_failed(entry, outcome.message)
 
-    def _is_drained(self, error: Exception) -> bool:
-        """
-        Whether the daemon's end ended the attempt, and not the compaction itself.
-
-        A signal for all processes at once (systemd's KillMode=control-group, a terminal that closes) ends Spark's JVM
-        before the daemon could drain what runs in it.
-        """
-        return isinstance(error, DrainedError) or (
-            self._services.stopping.is_set() and isinstance(error, RetryableError | UnreachableError)
-        )
+    def _remember(self, entry: QueueEntry, outcome: Outcome, error: Exception) -> bool:
+        """Note when the entry is tried again, and what it shows until then; returns whether that is news."""
+        failures, backoff = self._services.failures, self._services.backoff
+        if outcome.shows is not None:
+            reason, why = outcome.shows
+            failures.waits(entry, reason.value, why)
+        elif outcome.retry is not Retry.IN_TURN:
+            failures.waits_no_more(entry)
+        match outcome.retry:
+            case Retry.IN_TURN:
+                return backoff.leave(entry, error) == 1
+            case Retry.AT_ONCE:
+                backoff.ended(entry, compacted=False)
+            case _:
+                backoff.given_back(entry, error, self._claims_from)
+        return True
 
 
 def _claim_of(entry: QueueEntry) -> tuple[int, int | None]:
@@ -389,11 +354,3 @@ def _waits(why: str, *, told: bool = False) -> Cycle:
 
 def _name(entry: QueueEntry) -> str:
     return f"{entry.kind} compaction {entry.id} of {entry.entity}"
-
-
-def _message(error: Exception) -> str:
-    """One line for CQ_ERROR_MESSAGE; a refusal starts with its code."""
-    text = one_line(error) or type(error).__name__
-    if isinstance(error, RefusedError):
-        return f"{error.reason.value}: {text}"
-    return text if isinstance(error, CompactorError) else f"{type(error).__name__}: {text}"
