@@ -45,6 +45,8 @@ _STATISTICS = (
     "STATS_GENERATED_VIA_STATS_TASK",
 )
 
+_OF_EACH_SERDE = ("serialization.format",)
+"""Every table's SerDe has it."""
 T = TypeVar("T")
 
 _MANY = 50
@@ -70,6 +72,7 @@ class Catalog:
             OwnedList(schema.bucketing_cols, "sd_id", ("bucket_col_name",)),
             OwnedList(schema.sort_cols, "sd_id", ("column_name",)),
             columns,
+            parameters_in(schema.serde_params, "serde_id", _OF_EACH_SERDE),
         )
         self._database_lists = OwnedLists(dialect, parameters_in(schema.database_params, "db_id"))
         self._one_partition = self._select_partitions(
@@ -329,6 +332,7 @@ class Catalog:
             tbls.owner,
             tbls.sd_id,
             sds.cd_id,
+            sds.serde_id,
         ]
         columns += [sds.location, sds.input_format, serdes.slib, sds.num_buckets, sds.is_storedassubdirectories]
         return (
@@ -350,7 +354,7 @@ class Catalog:
             for batch in self._batches(names):
                 rows += connection.execute(self._table_rows, {"database": database, "names": batch}).all()
         numbers, storage = [row[0] for row in rows], [row[6] for row in rows if row[6] is not None]
-        parameters, database_parameters, keys, buckets, sorts, described = self._table_lists.read(
+        parameters, database_parameters, keys, buckets, sorts, described, of_serde = self._table_lists.read(
             connection,
             numbers,
             {row[1] for row in rows},
@@ -358,6 +362,7 @@ class Catalog:
             storage,
             storage,
             {row[7] for row in rows if row[7] is not None},
+            {row[8] for row in rows if row[8] is not None},
         )
         found = {}
         for (
@@ -369,6 +374,7 @@ class Catalog:
             owner,
             sd_id,
             cd_id,
+            serde_id,
             location,
             input_format,
             serde,
@@ -392,6 +398,7 @@ class Catalog:
                 stored_as_subdirectories=bool(in_subdirectories),
                 parameters=by_key(parameters.get(tbl_id, ())),
                 database_parameters=by_key(database_parameters.get(db_id, ())),
+                serde_parameters=by_key(of_serde.get(serde_id, ())),
             )
         return found
 

@@ -83,6 +83,16 @@ class TableFacts:
     stored_as_subdirectories: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     database_parameters: Mapping[str, str] = field(default_factory=dict)
+    serde_parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reader_parameters(self) -> Mapping[str, str]:
+        """
+        What Hive hands to its readers of the table: properties of its SerDe, and its own, which come first.
+
+        Source: Hive's MetaStoreUtils.getSchemaWithoutCols, Utilities.copyTableJobPropertiesToConf.
+        """
+        return {**self.serde_parameters, **self.parameters}
 
     @property
     def full_name(self) -> str:

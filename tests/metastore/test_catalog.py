@@ -69,6 +69,27 @@ def test_how_files_are_read_is_told_with_all_that_may_change_it(database, hive):
     assert {key for key, _ in whole.properties if key.startswith("serde")} == {"serde 0"}
 
 
+def test_readers_are_handed_the_properties_of_table_and_serde(database, hive):
+    """What a table says itself counts before its SerDe; what every SerDe has is left out."""
+    hive.create_table(parameters={"orc.a": "of the table", "orc.b": "of the table"})
+    schema = database.schema
+
+    def change(connection):
+        (serde_id,) = connection.execute(select(schema.serdes.c.serde_id)).one()
+        for key in ("orc.b", "orc.c", "serialization.format"):
+            values = {"serde_id": serde_id, "param_key": key, "param_value": "of the SerDe"}
+            connection.execute(insert(schema.serde_params).values(values))
+
+    database.write(change)
+    found = Catalog(database).find_table("db", "t").reader_parameters
+    assert {key: found.get(key) for key in ("orc.a", "orc.b", "orc.c", "serialization.format")} == {
+        "orc.a": "of the table",
+        "orc.b": "of the table",
+        "orc.c": "of the SerDe",
+        "serialization.format": None,
+    }
+
+
 def test_how_files_of_full_acid_tables_are_read_is_not_asked(database, hive):
     """They are ORC, and a user without the right to read SerDes' properties compacts them as before."""
     hive.create_table()

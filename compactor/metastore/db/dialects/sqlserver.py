@@ -184,8 +184,10 @@ class SQLServer(Dialect):
         PartitionName: _ExactName(767),
         Text: NVARCHAR(None),
     }
-    at_once = 300
-    """A statement has 2,100 parameters at most; six lists may stand in one, and names that are told apart are sent twice."""
+    at_once = 280
+    """
+    A statement has 2,100 parameters at most; seven lists may stand in one, and names that are told apart are sent twice.
+    """
 
     @classmethod
     def from_jdbc(cls, rest: str) -> JdbcAddress | None:
