@@ -137,7 +137,7 @@ class Attempt:
             txns=ValidTxnList.parse(snapshot.txns) if hive_4 else None,
             visibility_txn=self.txn,
             host="testhost",
-            columns_by=column_rule(self.settings.readers.orc_columns, ledger.layout),
+            columns_by=column_rule(self.settings.readers.orc_columns, ledger.layout, {}),
             stored=stored_as(facts_of(self.table)),
         )
         storage = self.storage or storage_for(str(self.location))
@@ -226,7 +226,7 @@ def directory_compaction(
         txns=ValidTxnList.parse(f"{txn}:{txn}:{txn}:") if hive_4 else None,
         visibility_txn=txn if hive_4 else None,
         host="testhost",
-        columns_by=column_rule(orc_columns, layout),
+        columns_by=column_rule(orc_columns, layout, {}),
     )
     return Compaction(
         request, storage_for(str(location)), InProcess(), settings(splice=splice or {"min_stripe_bytes": 1})

@@ -4,16 +4,18 @@ Which column of an ORC file a reader takes for which column of the table.
 Pure. Only the row's own columns may be found by their places; the fields of structs inside it are found by their names,
 whatever the rule.
 Source: ORC's SchemaEvolution (`positionalLevels`); Hive's HiveConf, `orc.force.positional.evolution`: true from 4.0 on,
-unknown to 3.1, where ORC's own default counts.
+unknown to 3.1, where ORC's own default counts, or the table's property.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.types import HiveType, Kind
 
+_FORCED: Final = "orc.force.positional.evolution"
 _NAMELESS: Final = re.compile(r"_col\d+")
 
 
@@ -26,16 +28,26 @@ class ColumnRule(StrEnum):
     """Some of the site's readers by position, others by name: only files in which it doesn't matter are taken."""
 
 
-def column_rule(setting: str, layout: LayoutVersion) -> ColumnRule:
+def column_rule(setting: str, layout: LayoutVersion, parameters: Mapping[str, str]) -> ColumnRule:
     """
-    The rule of a site's readers.
+    The rule of a site's readers for a table.
+
+    Hive hands a table's properties to its readers where their configuration has none of that name. HiveConf 4 has
+    `orc.force.positional.evolution`, and 3.1 doesn't.
 
     Args:
         setting: `readers.orc_columns`; `auto` is what the release does as it is delivered.
+        parameters: of the table.
+
+    Source: Hive's Utilities.copyTableJobPropertiesToConf; Hadoop's Configuration.getBoolean.
     """
+    if layout is LayoutVersion.HIVE_4:
+        return ColumnRule.POSITION if setting == "auto" else ColumnRule(setting)
+    asked = {"true": ColumnRule.POSITION, "false": ColumnRule.NAME}.get(parameters.get(_FORCED, "").strip().lower())
     if setting == "auto":
-        return ColumnRule.NAME if layout is LayoutVersion.HIVE_3 else ColumnRule.POSITION
-    return ColumnRule(setting)
+        return asked or ColumnRule.NAME
+    rule = ColumnRule(setting)
+    return rule if asked in {None, rule} else ColumnRule.BOTH
 
 
 def nameless(row: HiveType) -> bool:

@@ -10,11 +10,22 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from compactor.acid.compaction import SUPPORTED, CompactionKind, LayoutVersion
+from compactor.planning.insert_only.formats import TEXT_INPUT, lines_skipped
 from compactor.planning.picker import Skip
 from compactor.planning.thresholds import cleanup_off
 from compactor.reasons import Reason
 
 REPLICATION_PENDING: Final = "hive.repl.first.inc.pending"
+_SINCE_3: Final = {"orc.schema.evolution.case.sensitive": "true"}
+_AS_DELIVERED: Final = {
+    LayoutVersion.HIVE_3: _SINCE_3,
+    LayoutVersion.HIVE_4: _SINCE_3
+    | {"orc.force.positional.evolution.level": "1", "orc.proleptic.gregorian.default": "false"},
+}
+"""
+Settings of ORC's readers that HiveConf hasn't, so that a table's property of the name counts: what is counted on. Another
+value moves values inside structs, or old dates (cli/hive_settings.yaml).
+"""
 
 
 class Traits(Protocol):
@@ -26,6 +37,8 @@ class Traits(Protocol):
     def insert_only(self) -> bool: ...
     @property
     def sorted(self) -> bool: ...
+    @property
+    def parameters(self) -> Mapping[str, str]: ...
 
 
 class Described(Traits, Protocol):
@@ -36,7 +49,7 @@ class Described(Traits, Protocol):
     @property
     def partitioned(self) -> bool: ...
     @property
-    def parameters(self) -> Mapping[str, str]: ...
+    def input_format(self) -> str | None: ...
     @property
     def database_parameters(self) -> Mapping[str, str]: ...
 
@@ -79,7 +92,9 @@ def why_not(table: Described, kind: CompactionKind | None, layout: LayoutVersion
     Why a table in the catalog can't be compacted with this kind; without a kind: why it can't be compacted at all.
     None: it can.
     """
-    return why_no_table(table.full_name, table, kind, layout) or why_pending(table)
+    return (
+        why_no_table(table.full_name, table, kind, layout) or why_pending(table) or _why_read_otherwise(table, layout)
+    )
 
 
 def why_pending(table: Described) -> Skip | None:
@@ -92,6 +107,28 @@ def why_pending(table: Described) -> Skip | None:
             why = f"the {owner} of {table.full_name} waits for its first incremental replication: nothing may touch it yet"
             return Skip(Reason.REPLICATION_PENDING, why)
     return None
+
+
+def _why_read_otherwise(table: Described, layout: LayoutVersion) -> Skip | None:
+    """
+    By which property of the table its readers read other rows or values than a compaction does. None: there is none.
+
+    Hive 3.1 leaves out the first or last rows of each file if that is asked for, whatever the format; text is no such
+    case here, for its files are never joined where lines are skipped.
+
+    Source: Hive's Utilities.copyTableJobPropertiesToConf, getHeaderCount.
+    """
+    for key, delivered in _AS_DELIVERED[layout].items():
+        value = table.parameters.get(key, delivered)
+        if value.strip().lower() != delivered:
+            why = f"{table.full_name}: {key} is {value}: its readers find values in ORC files in a way that isn't followed"
+            return Skip(Reason.BAD_PROPERTY, why)
+    if layout is not LayoutVersion.HIVE_3 or (table.insert_only and table.input_format == TEXT_INPUT):
+        return None
+    if (skipped := lines_skipped(table.parameters.items())) is None:
+        return None
+    why = f"{table.full_name}: {skipped}: of every file, ORC too, Hive 3.1 leaves out so many rows (HIVE-24827); in other files they would be others"
+    return Skip(Reason.UNSUPPORTED_FORMAT, why)
 
 
 def why_unspecified(table: Described, partition: str | None) -> Skip | None:

@@ -24,7 +24,7 @@ from compactor.metastore.compaction_queue.work import WorkTable
 from compactor.metastore.db.database import Database
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locations.places import Places
-from compactor.metastore.model import Entity, QueueEntry, QueueState
+from compactor.metastore.model import Entity, QueueEntry, QueueState, TableFacts
 from compactor.metastore.txn.locks import Locks
 from compactor.metastore.txn.transactions import Transactions
 from compactor.metrics import Metrics
@@ -163,10 +163,9 @@ class Services:
     def layout(self) -> LayoutVersion:
         return self.database.schema.version
 
-    @property
-    def columns_by(self) -> ColumnRule:
+    def columns_of(self, table: TableFacts) -> ColumnRule:
         """How the site's readers find a table's columns in an ORC file."""
-        return column_rule(self.settings.readers.orc_columns, self.layout)
+        return column_rule(self.settings.readers.orc_columns, self.layout, table.parameters)
 
     @property
     def hive_4(self) -> bool:

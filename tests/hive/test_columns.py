@@ -36,7 +36,7 @@ RENAMED = [("rename", 1, "e"), ("add", "b"), ("insert",)]
 def test_hive_reads_the_same_rows_after_a_compaction(release, request):
     """Vectorised and row by row, before and after it, whatever became of the columns; or it was refused for a loss."""
     judge, layout = request.getfixturevalue(f"hive_{release}"), LAYOUTS[release]
-    rule = column_rule("auto", layout)
+    rule = column_rule("auto", layout, {})
     ended = []
 
     @settings(max_examples=30, database=None, suppress_health_check=list(HealthCheck))

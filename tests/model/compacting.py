@@ -65,7 +65,7 @@ class Engine:
             txns=ValidTxnList.parse(txns) if txns is not None else None,
             visibility_txn=txn,
             host="test",
-            columns_by=column_rule(self.settings.readers.orc_columns, layout),
+            columns_by=column_rule(self.settings.readers.orc_columns, layout, {}),
             stored=compacting.stored_as(facts),
         )
         compaction = Compaction(request, LocalStorage(), self.submitter, self.settings)

@@ -5,7 +5,7 @@ Pure: looks at the names of Hive's classes and at properties; the files themselv
 Source: docs/compaction.md, "Insert-only tables"; Hive's IOConstants and serdeConstants, Hadoop's LineRecordReader.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from compactor.planning.facts import FileFormat, StoredAs
@@ -16,10 +16,11 @@ TEXT: Final = "text"
 AVRO: Final = "avro"
 END_TO_END: Final = frozenset({TEXT, AVRO})
 """Formats whose files are joined by their bytes, and whose rows aren't counted."""
+TEXT_INPUT: Final = "org.apache.hadoop.mapred.TextInputFormat"
 _FORMATS: Final[Mapping[str, str]] = {
     "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": ORC,
     "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": PARQUET,
-    "org.apache.hadoop.mapred.TextInputFormat": TEXT,
+    TEXT_INPUT: TEXT,
     "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat": AVRO,
 }
 """By the class of Hive's that reads them."""
@@ -43,15 +44,29 @@ def format_of(stored: StoredAs) -> FileFormat:
     """
     The format of a table's or partition's files, if they can be joined as far as the catalog knows.
 
-    Text is joined only where each line stands for itself: no lines are skipped at the start or end of a file, lines end
-    as in Unix, and the SerDe is one of those that are known to read line by line.
+    No file is joined whose first or last rows are skipped. Text is joined only where each line stands for itself: lines
+    end as in Unix, and the SerDe is one of those that are known to read line by line.
     """
     name = _FORMATS.get(stored.input_format or "")
     if name is None:
         return FileFormat("", f"files read by {stored.input_format} can't be joined")
+    if (skipped := lines_skipped(stored.properties)) is not None:
+        return FileFormat("", f"{skipped}: lines at the start or end of a file have a meaning")
     if name == TEXT and (why := _why_no_lines(stored)) is not None:
         return FileFormat("", why)
     return FileFormat(name)
+
+
+def lines_skipped(properties: Iterable[tuple[str, str]]) -> str | None:
+    """
+    The property by which readers leave out lines at the start or end of each file, for a sentence; None: there is none.
+
+    To Hive 3.1 a row of any format is such a line, to later releases only a line of text (HIVE-24827).
+    """
+    for key, value in properties:
+        if key.lower() in _BY_FILE and value.strip() != "0":
+            return f"{key} is {value}"
+    return None
 
 
 def _why_no_lines(stored: StoredAs) -> str | None:
@@ -59,8 +74,6 @@ def _why_no_lines(stored: StoredAs) -> str | None:
         return f"it isn't known whether {stored.serde} reads line by line"
     for key, value in stored.properties:
         name = key.lower()
-        if name in _BY_FILE and value.strip() != "0":
-            return f"{key} is {value}: lines at the start or end of a file have a meaning"
         if name in _LINE_ENDS and value not in {"\n", "\\n", "10"}:
             return f"{key} is set: lines don't end as in Unix"
         if name == "serialization.encoding" and value.lower() not in _ENCODINGS:

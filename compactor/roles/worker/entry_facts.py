@@ -101,7 +101,7 @@ def request_for(
         txns=txns if services.hive_4 else None,
         visibility_txn=txn_id,
         host=services.identity.host,
-        columns_by=services.columns_by,
+        columns_by=services.columns_of(facts.table),
         root=services.places.root_of(facts.location),
         stored=facts.stored,
     )

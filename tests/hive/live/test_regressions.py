@@ -393,6 +393,50 @@ def test_views_are_built_anew_from_compacted_tables(living, kind):
         living.hive.sql("reset", *(f"drop materialized view r.{table}_{name}" for name in VIEWS))
 
 
+@pytest.mark.parametrize("kind", ["", ", 'transactional_properties'='insert_only'"], ids=["full", "insert-only"])
+def test_rows_that_are_skipped_stay_the_same(living, kind):
+    """
+    To Hive 3.1 `skip.header.line.count` is the number of rows to leave out of each file, of ORC too (HIVE-24827), so no
+    compaction may change which files there are; 4.0.1 skips lines of text alone.
+    """
+    table = "hi" if kind else "hf"
+    properties = f"'transactional'='true', 'skip.header.line.count'='1'{kind}"
+    with living.daemon.told(windows=left_to_hive("*.*")):
+        living.hive.sql(f"create table r.{table} (id int) stored as orc tblproperties ({properties})")
+        living.hive.sql(*(f"insert into r.{table} values ({number}), ({number + 1})" for number in (1, 3, 5)))
+        expected = ids(living, table)
+        assert expected == ([2, 4, 6] if living.hive.version == "3" else [1, 2, 3, 4, 5, 6])
+        with contextlib.suppress(HiveError):  # refused where our Initiator was quicker
+            living.hive.sql(f"alter table r.{table} compact 'major'")
+    living.daemon.settle(30)
+    assert ids(living, table) == expected
+    compacted = any(name.startswith("base_") for name in directories(living, table))
+    assert compacted == (living.hive.version == "4")
+
+
+@pytest.mark.parametrize("kind", ["", ", 'transactional_properties'='insert_only'"], ids=["full", "insert-only"])
+def test_a_table_says_how_its_columns_are_found(living, kind):
+    """
+    `orc.force.positional.evolution` of a table counts on Hive 3.1, whose HiveConf has no such setting, and not on 4:
+    columns that exchanged their names keep their values.
+    """
+    table, told = "pi" if kind else "pf", "true" if living.hive.version == "3" else "false"
+    properties = f"'transactional'='true', 'orc.force.positional.evolution'='{told}'{kind}"
+    with living.daemon.told(windows=left_to_hive("*.*")):
+        living.hive.sql(
+            f"create table r.{table} (id int, a string, b string) stored as orc tblproperties ({properties})",
+            f"insert into r.{table} values (1, 'first', 'second')",
+            *(f"alter table r.{table} change {change} string" for change in ("a x", "b a", "x b")),
+            f"insert into r.{table} values (2, 'first', 'second')",
+        )
+        expected = everywhere(living, table)
+        assert expected == [("1", "first", "second"), ("2", "first", "second")]
+        with contextlib.suppress(HiveError):  # refused where our Initiator was quicker
+            living.hive.sql(f"alter table r.{table} compact 'major'")
+    until(lambda: any(name.startswith("base_") for name in directories(living, table)), "compacted")
+    assert everywhere(living, table) == expected
+
+
 CHANGES = {
     "an old name for a new column": ["change a a_old string CASCADE", "add columns (a string) CASCADE"],
     "two names swapped": ["change a x string CASCADE", "change b a string CASCADE", "change x b string CASCADE"],

@@ -5,6 +5,7 @@ the catalog and the store tell of it.
 
 import json
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -39,6 +40,7 @@ from compactor.metastore.model import (
 )
 from compactor.planning.eligibility import REPLICATION_PENDING, why_not, why_nowhere
 from compactor.planning.facts import NOT_STORED
+from compactor.planning.insert_only.formats import TEXT_INPUT
 from compactor.planning.picker import Skip, Thresholds
 from compactor.reasons import Reason
 from compactor.roles import eligibility, replication
@@ -50,6 +52,7 @@ from tests.unit.roles.test_places import move, move_partition
 from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World
 
+INSERT_ONLY = {"transactional_properties": "insert_only"}
 KEY, COLUMN = Column("p", "int"), Column("id", "int")
 SAME = {Reason.DYNAMIC_PARTITION_ENTRY: Reason.PARTITION_UNSPECIFIED}
 """The Initiator's word for a write that names no partition."""
@@ -62,9 +65,16 @@ def tables(draw):
     """What a catalog may say of a table."""
     properties = st.dictionaries(
         st.sampled_from(
-            ["transactional", "transactional_properties", REPLICATION_PENDING, "no_cleanup", "repl.source.for"]
+            [
+                "transactional",
+                "transactional_properties",
+                REPLICATION_PENDING,
+                "no_cleanup",
+                "repl.source.for",
+                "skip.header.line.count",
+            ]
         ),
-        st.sampled_from(["true", "TRUE", "false", "insert_only", "default", ""]),
+        st.sampled_from(["true", "TRUE", "false", "insert_only", "default", "", "0", "1"]),
     )
     partitioned = draw(st.booleans())
     return TableFacts(
@@ -76,7 +86,7 @@ def tables(draw):
         location=draw(st.sampled_from(["file:/w/t", None, ""])),
         columns=(COLUMN,),
         partition_keys=(KEY,) if partitioned else (),
-        input_format=None,
+        input_format=draw(st.sampled_from([None, "org.apache.hadoop.mapred.TextInputFormat"])),
         serde=None,
         sorted=draw(st.booleans()),
         parameters={"transactional": "true"} | draw(properties) if draw(st.booleans()) else draw(properties),
@@ -212,6 +222,50 @@ def linked(places):
 def test_kinds_that_we_do_not_do_are_never_eligible(table, kind, layout):
     """One set says which we do: it is also what is claimed."""
     assert why_not(table, kind, layout) is not None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "input_format", "layout", "eligible"),
+    [
+        ({"skip.header.line.count": "1"}, "orc", LayoutVersion.HIVE_3, False),
+        ({"skip.footer.line.count": "2"}, "orc", LayoutVersion.HIVE_3, False),
+        ({"skip.header.line.count": "0"}, "orc", LayoutVersion.HIVE_3, True),
+        ({"skip.header.line.count": "1"}, "orc", LayoutVersion.HIVE_4, True),
+        (INSERT_ONLY | {"skip.header.line.count": "1"}, "parquet", LayoutVersion.HIVE_3, False),
+        (INSERT_ONLY | {"skip.header.line.count": "1"}, TEXT_INPUT, LayoutVersion.HIVE_3, True),
+    ],
+)
+def test_rows_that_hive_3_skips_stay_in_their_files(parameters, input_format, layout, eligible):
+    """
+    Hive 3.1 leaves out the first rows of each file, whatever its format (HIVE-24827): no compaction of it, but of text,
+    whose files then stay as they are.
+    """
+    parameters = {"transactional": "true"} | parameters
+    table = TableFacts(1, "db", "t", "MANAGED_TABLE", None, "file:/w/t", (COLUMN,), (), input_format, None)
+    skip = why_not(replace(table, parameters=parameters), CompactionKind.MAJOR, layout)
+    assert (skip and skip.reason) == (None if eligible else Reason.UNSUPPORTED_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "refused"),
+    [
+        ("orc.schema.evolution.case.sensitive", "False", set(LayoutVersion)),
+        ("orc.schema.evolution.case.sensitive", " true", set()),
+        ("orc.force.positional.evolution.level", "2", {LayoutVersion.HIVE_4}),
+        ("orc.proleptic.gregorian.default", "true", {LayoutVersion.HIVE_4}),
+        ("orc.force.positional.evolution", "true", set()),
+        ("orc.compress", "NONE", set()),
+    ],
+)
+@pytest.mark.parametrize("layout", list(LayoutVersion))
+def test_a_property_that_readers_follow_and_we_do_not(key, value, refused, layout):
+    """
+    Hive hands its readers a table's properties: one that the release's ORC knows, and by which they find other values
+    than we do, is refused.
+    """
+    table = TableFacts(1, "db", "t", "MANAGED_TABLE", None, "file:/w/t", (COLUMN,), (), None, None)
+    skip = why_not(replace(table, parameters={"transactional": "true", key: value}), CompactionKind.MAJOR, layout)
+    assert (skip and skip.reason) == (Reason.BAD_PROPERTY if layout in refused else None)
 
 
 def _lies_at(world, victim, table):

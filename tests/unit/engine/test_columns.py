@@ -39,7 +39,29 @@ RENAMED = [("rename", 1, "e"), ("add", "b"), ("insert",)]
 )
 def test_the_rule_is_the_release_s_unless_a_site_has_its_own(setting, layout, rule):
     """`auto` is what HiveConf says of the release; any other setting counts on both."""
-    assert column_rule(setting, layout) is rule
+    assert column_rule(setting, layout, {}) is rule
+
+
+@pytest.mark.parametrize(
+    ("setting", "layout", "value", "rule"),
+    [
+        ("auto", LayoutVersion.HIVE_3, "true", ColumnRule.POSITION),
+        ("auto", LayoutVersion.HIVE_3, " TRUE ", ColumnRule.POSITION),
+        ("auto", LayoutVersion.HIVE_3, "false", ColumnRule.NAME),
+        ("auto", LayoutVersion.HIVE_3, "yes", ColumnRule.NAME),
+        ("auto", LayoutVersion.HIVE_4, "false", ColumnRule.POSITION),
+        ("name", LayoutVersion.HIVE_3, "true", ColumnRule.BOTH),
+        ("position", LayoutVersion.HIVE_3, "true", ColumnRule.POSITION),
+        ("both", LayoutVersion.HIVE_3, "true", ColumnRule.BOTH),
+        ("name", LayoutVersion.HIVE_4, "true", ColumnRule.NAME),
+    ],
+)
+def test_a_table_has_a_rule_of_its_own_on_hive_3(setting, layout, value, rule):
+    """
+    A table's property counts where the readers' configuration has none: HiveConf 4 always has. Where the site says
+    otherwise, which of the two counts depends on where it says so, and only what is the same by both is taken.
+    """
+    assert column_rule(setting, layout, {"orc.force.positional.evolution": value}) is rule
 
 
 @pytest.mark.parametrize(
@@ -99,7 +121,7 @@ def test_a_compaction_keeps_what_readers_find(steps, layout, orc_columns, migrat
     Whatever happened to the columns: the result holds for each row what the site's readers took from its file, or the
     compaction is refused because a file holds values that none of them finds.
     """
-    rule = column_rule(orc_columns, layout)
+    rule = column_rule(orc_columns, layout, {})
     with TemporaryDirectory() as folder:
         warehouse = Warehouse(Path(folder) / "w", MemoryLedger(layout))
         table = warehouse.create_table("db", "t", FIRST, transactional=not migrated)

@@ -161,6 +161,7 @@ def test_a_second_compaction_of_the_same_files_joins_nothing(
     ("stored", "name"),
     [
         (StoredAs("org.apache.hadoop.hive.ql.io.orc.OrcInputFormat", None), "orc"),
+        (StoredAs("org.apache.hadoop.hive.ql.io.orc.OrcInputFormat", None, (("skip.header.line.count", "1"),)), ""),
         (StoredAs("org.apache.hadoop.hive.ql.io.RCFileInputFormat", None), ""),
         (StoredAs(None, None), ""),
         (StoredAs(TEXT, LINES), "text"),

@@ -275,7 +275,7 @@ def readers(session: Session, site: Path) -> list[Finding]:
 def columns(ours: str, layout: LayoutVersion) -> Finding:
     """How a compaction finds the columns of ORC files, and that Trino, of which no file of Hive's tells, has its own way."""
     set_by = f"readers.orc_columns: {ours}"
-    rule = column_rule(ours, layout)
+    rule = column_rule(ours, layout, {})
     if rule is ColumnRule.BOTH:
         said = f"an ORC file is refused where its columns by position aren't those by name ({set_by})"
     else:
@@ -294,12 +294,12 @@ def _columns(found: Mapping[str, hive_site.Property], ours: str, layout: LayoutV
     """Whether the readers find the columns of ORC files as the settings say; `both` suits any reader."""
     said = hive_site.orc_columns(found)
     theirs = "auto" if said is None else said.value
-    if column_rule(ours, layout) in {column_rule(theirs, layout), ColumnRule.BOTH}:
+    if column_rule(ours, layout, {}) in {column_rule(theirs, layout, {}), ColumnRule.BOTH}:
         return []
     where = said.source if said is not None else "no file has orc.force.positional.evolution"
     how = {ColumnRule.POSITION: "position", ColumnRule.NAME: "name", ColumnRule.BOTH: "position and by name"}
     sentence = (
-        f"{where}: readers find the columns of ORC files by {how[column_rule(theirs, layout)]}, "
+        f"{where}: readers find the columns of ORC files by {how[column_rule(theirs, layout, {})]}, "
         f"and readers.orc_columns is {ours}"
     )
     return [hive_site.Clash(sentence, f"readers.orc_columns: {theirs}, unless a session sets it")]

@@ -142,7 +142,7 @@ class Restore:
         """
         first = self.plan(kept)
         if not self.table.insert_only:
-            rule = self.services.columns_by
+            rule = self.services.columns_of(self.table)
             require_same_rows(
                 self.storage, self.location, self.entity, self.table, rule, undo=first, sight=self._sight()
             )
