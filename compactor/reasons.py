@@ -25,6 +25,7 @@ class Reason(StrEnum):
     AUTO_COMPACTION_OFF = "auto-compaction-off"
     FAILED_TOO_OFTEN = "failed-too-often"
     NOT_TRANSACTIONAL = "not-transactional"
+    ICEBERG_TABLE = "iceberg-table"
     DYNAMIC_PARTITION_ENTRY = "dynamic-partition-entry"
     REPLICATION_PENDING = "replication-pending"
     REPLICATION_SOURCE = "replication-source"

@@ -16,6 +16,7 @@ from compactor.planning.thresholds import cleanup_off
 from compactor.reasons import Reason
 
 REPLICATION_PENDING: Final = "hive.repl.first.inc.pending"
+_TABLE_TYPE: Final = "table_type"
 _SINCE_3: Final = {"orc.schema.evolution.case.sensitive": "true"}
 _AS_DELIVERED: Final = {
     LayoutVersion.HIVE_3: _SINCE_3,
@@ -79,12 +80,19 @@ def why_no_table(name: str, table: Traits, kind: CompactionKind | None, layout: 
 
 
 def why_not_acid(name: str, table: Traits) -> Skip | None:
-    """Why a table has nothing that could be compacted; None: it has."""
-    return (
-        None
-        if table.transactional
-        else Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table: only those have deltas to compact")
-    )
+    """
+    Why a table has nothing that could be compacted here; None: it has.
+
+    Source: Hive's MetaStoreUtils.isIcebergTable, CompactionExecutorFactory (HIVE-27850).
+    """
+    if table.transactional:
+        return None
+    if table.parameters.get(_TABLE_TYPE, "").upper() == "ICEBERG":
+        return Skip(
+            Reason.ICEBERG_TABLE,
+            f"{name} is an Iceberg table: its compactions share Hive 4's queue, and are left to Hive's own workers",
+        )
+    return Skip(Reason.NOT_TRANSACTIONAL, f"{name} isn't a transactional table: only those have deltas to compact")
 
 
 def why_not(table: Described, kind: CompactionKind | None, layout: LayoutVersion) -> Skip | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from compactor.engine.request import CompactionRequest
 from compactor.errors import RefusedError
 from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, QueueEntry, TableFacts
+from compactor.planning.eligibility import why_not_acid
 from compactor.planning.facts import StoredAs
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
@@ -46,6 +47,8 @@ def look_up(services: Services, entry: QueueEntry) -> EntryFacts:
     table = services.catalog.find_table(entity.database, entity.table)
     if table is None:
         raise RefusedError(Reason.TABLE_MISSING, f"there is no table {entity.full_name}; it was probably dropped")
+    if (skip := why_not_acid(entity.full_name, table)) is not None:  # the catalog has no partitions of Iceberg's
+        raise RefusedError(skip.reason, skip.explanation)
     partition = services.catalog.find_partition(table, entity.partition) if entity.partition is not None else None
     if entity.partition is not None and partition is None:
         raise RefusedError(Reason.PARTITION_MISSING, f"there is no partition {entity}; it was probably dropped")

@@ -35,9 +35,10 @@ def beside_3(request, tmp_path):
     yield from _world("postgres-3", request, tmp_path)
 
 
-def asked(world, kind="MAJOR", name="t"):
+def asked(world, kind="MAJOR", name="t", partition=None):
     """ALTER TABLE … COMPACT."""
-    return world.real.party.call("compact", {"dbname": "db", "tablename": name, "type": kind})
+    named = {} if partition is None else {"partitionname": partition}
+    return world.real.party.call("compact", {"dbname": "db", "tablename": name, "type": kind} | named)
 
 
 def test_a_rebalance_is_left_to_hives_workers(beside_4):
@@ -57,6 +58,30 @@ def test_a_rebalance_is_left_to_hives_workers(beside_4):
     claimed = world.real.claim()
     assert (claimed["tableName"], claimed["type"]) == ("t", "REBALANCE")
     assert world.ended() == []
+
+
+@pytest.mark.parametrize("partition", [None, "day=1"])
+def test_a_compaction_of_an_iceberg_table_is_left_to_hives_workers(beside_4, partition):
+    """
+    Hive 4 queues them among those of ACID tables (HIVE-27850). Ours give such an entry back, also of a partition, which
+    the catalog doesn't have; they go on with what is behind it, and one of Hive's workers gets it.
+    """
+    world = beside_4
+    for name in ("t", "u"):
+        world.table(name, rows=3)
+    params, tbls = world.database.schema.table_params, world.database.schema.tbls
+    ((number,),) = world.hive.rows(tbls, "tbl_id", where=tbls.c.tbl_name == "t")
+    world.hive.change(delete(params).where(params.c.tbl_id == number))
+    world.hive.change(params.insert().values(tbl_id=number, param_key="table_type", param_value="ICEBERG"))
+    world.settle_time()
+    asked(world, partition=partition)
+    asked(world, name="u")
+    worker = world.worker()
+    said = [worker.run_once() for _ in range(3)]
+    assert any("given back: iceberg-table: db.t is an Iceberg table" in one for one in said), said
+    assert any("db.u: published" in one for one in said), said
+    assert world.ended() == []
+    assert world.real.claim()["tableName"] == "t"
 
 
 def test_a_rebalance_of_an_insert_only_table_waits_for_nothing(beside_4):
