@@ -165,7 +165,7 @@ class Services:
 
     def columns_of(self, table: TableFacts) -> ColumnRule:
         """How the site's readers find a table's columns in an ORC file."""
-        return column_rule(self.settings.readers.orc_columns, self.layout, table.parameters)
+        return column_rule(self.settings.readers.orc_columns, self.layout, table.reader_parameters)
 
     @property
     def hive_4(self) -> bool:

@@ -91,7 +91,7 @@ def test_readers_are_handed_the_properties_of_table_and_serde(database, hive):
 
 
 def test_how_files_of_full_acid_tables_are_read_is_not_asked(database, hive):
-    """They are ORC, and a user without the right to read SerDes' properties compacts them as before."""
+    """They are ORC: it takes no statement to know that."""
     hive.create_table()
     catalog = Catalog(database)
     table = catalog.find_table("db", "t")

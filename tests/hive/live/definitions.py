@@ -329,6 +329,7 @@ def set_properties(world: World, step: Step, table: Table, draw: random.Random) 
             "set tblproperties ('compactorthreshold.hive.compactor.delta.num.threshold'='2')",
             "unset tblproperties if exists ('orc.compress', 'orc.create.index')",
             "set serdeproperties ('serialization.format'='1', 'orc.force.positional.evolution'='false')",
+            "set tblproperties ('orc.force.positional.evolution'='false', 'skip.header.line.count'='0')",
         ]
     )
     return Action(table, f"alter table {table.full_name} {told}")

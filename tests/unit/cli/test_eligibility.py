@@ -264,8 +264,12 @@ def test_a_property_that_readers_follow_and_we_do_not(key, value, refused, layou
     than we do, is refused.
     """
     table = TableFacts(1, "db", "t", "MANAGED_TABLE", None, "file:/w/t", (COLUMN,), (), None, None)
-    skip = why_not(replace(table, parameters={"transactional": "true", key: value}), CompactionKind.MAJOR, layout)
-    assert (skip and skip.reason) == (Reason.BAD_PROPERTY if layout in refused else None)
+    for told in (
+        {"parameters": {"transactional": "true", key: value}},
+        {"parameters": {"transactional": "true"}, "serde_parameters": {key: value}},
+    ):
+        skip = why_not(replace(table, **told), CompactionKind.MAJOR, layout)
+        assert (skip and skip.reason) == (Reason.BAD_PROPERTY if layout in refused else None)
 
 
 def _lies_at(world, victim, table):

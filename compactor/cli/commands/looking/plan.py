@@ -86,7 +86,7 @@ def make_plan(
         txns=txns if layout is LayoutVersion.HIVE_4 else None,
         visibility_txn=None,
         host=settings.host_name,
-        columns_by=column_rule(settings.readers.orc_columns, layout, found.table.parameters),
+        columns_by=column_rule(settings.readers.orc_columns, layout, found.table.reader_parameters),
         stored=Catalog(database).stored_as(found.table, found.partition),
     )
     compaction = Compaction(

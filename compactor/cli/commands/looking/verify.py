@@ -96,7 +96,7 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     snapshot = ReadSnapshot(moment.layout, moment.write_ids, moment.txns)
     if against is not None:
         snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, moment.layout))
-    spec = _spec(found, column_rule(session.settings.readers.orc_columns, moment.layout, found.table.parameters))
+    spec = _spec(found, column_rule(session.settings.readers.orc_columns, moment.layout, found.table.reader_parameters))
     try:
         with PartitionReading(storage_for(found.location), found.location, spec, snapshot) as here:
             proofs = [_proof(here, *noted) for noted in here.notes()]
