@@ -295,8 +295,9 @@ class Worker:
         kind = (
             {"reason": error.reason.value} if isinstance(error, RefusedError) else {"error_type": type(error).__name__}
         )
-        log = _log.warning if outcome.troubles else _log.info if news else _log.debug
-        log("attempt.ended", outcome=outcome.name, published=attempt.visible, why=outcome.message, **kind)
+        (_log.warning if outcome.troubles else _log.info if news else _log.debug)(
+            "attempt.ended", outcome=outcome.name, published=attempt.visible, why=outcome.message, **kind
+        )
         return f"{_name(entry)}: {outcome.words}: {outcome.message}"
 
     def _counted(self, entry: QueueEntry, outcome: Outcome) -> Outcome:
