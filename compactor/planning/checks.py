@@ -13,7 +13,7 @@ from compactor.acid.row_id import MAX_BUCKET, BucketRangeError, decode_bucket
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.planning.document import FileRole, InputFile
 from compactor.planning.facts import FileFacts, StripeFacts, TableSpec
-from compactor.planning.segments import SegmentSource, keeps_rows, one_bucket
+from compactor.planning.segments import SegmentSource, keeps_rows
 from compactor.reasons import Reason
 
 INSERT, DELETE = 0, 2
@@ -63,12 +63,8 @@ def _check_stripes(place: str, file: InputFile, facts: FileFacts) -> None:
             found = {decode_bucket(value) for value in stripe.buckets}
         except BucketRangeError as error:
             raise CorruptFileError(Reason.CORRUPT_FILE, f"{place}: {error}") from None
-        if one_bucket(stripe.buckets) and found != {decoded_bucket(file)}:
-            raise CorruptFileError(Reason.WRONG_BUCKET, f"{place} holds rows of bucket {found.pop()}")
-        if stripe.buckets[0] >> 29 == stripe.buckets[1] >> 29 and len(found) > 1:
-            raise CorruptFileError(
-                Reason.WRONG_BUCKET, f"{place} holds rows of several buckets, {min(found)} to {max(found)}"
-            )
+        if others := found - {decoded_bucket(file)}:
+            raise CorruptFileError(Reason.WRONG_BUCKET, f"{place} holds rows of bucket {min(others)}")
 
 
 def _check_current_ids(place: str, file: InputFile, stripe: StripeFacts) -> None:

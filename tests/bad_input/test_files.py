@@ -124,7 +124,7 @@ def test_rows_of_another_bucket_inside(scene):
     written.write_acid(path, COLUMNS, [(0, 1, encode(number, 0), number, 1, (number, "x")) for number in (0, 1)])
     scene.remember()
     scene.compact()
-    scene.assert_refused("wrong-bucket", "several buckets")
+    scene.assert_refused("wrong-bucket", "rows of bucket 1")
 
 
 def test_two_files_of_one_bucket(scene):

@@ -182,9 +182,7 @@ class _Check:
         ids = bounds.current if self._deletes else bounds.write_id
         if ids is None or ids[0] < low or ids[1] > high:
             raise self._wrong(f"stripe {index + 1} holds write ids {ids}, outside {low} to {high}")
-        if bounds.bucket[0] >> 29 == bounds.bucket[1] >> 29 and {decode_bucket(value) for value in bounds.bucket} != {
-            self._task.file.bucket
-        }:
+        if {decode_bucket(value) for value in bounds.bucket} != {self._task.file.bucket}:
             raise self._wrong(f"stripe {index + 1} holds rows of another bucket")
         values = self._tail.metadata.stripe_stats[index].columns[6].number_of_values
         if self._deletes and values:

@@ -101,6 +101,7 @@ BOUNDS = {
     [
         ({}, None),
         ({"bucket": (3, BUCKET)}, None),
+        ({"bucket": (4, BUCKET)}, "another bucket"),
         ({"last": RowKey(6, BUCKET, -1)}, "doesn't come after"),
         ({"last": RowKey(5, BUCKET, 99)}, "doesn't come after"),
         ({"operation": (0, 2)}, "operations"),

@@ -136,6 +136,7 @@ def test_a_plan_of_a_major():
     [
         ({"buckets": (encode(1, 0), encode(1, 0))}, Reason.WRONG_BUCKET),
         ({"buckets": (encode(0, 0), encode(1, 0))}, Reason.WRONG_BUCKET),
+        ({"buckets": (1, encode(0, 0))}, Reason.WRONG_BUCKET),
         ({"buckets": (3 << 29, 3 << 29)}, Reason.CORRUPT_FILE),
         ({"operations": (0, 1)}, Reason.UNSUPPORTED_FORMAT),
         ({"operations": (2, 2)}, Reason.UNSUPPORTED_FORMAT),
