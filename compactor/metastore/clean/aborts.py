@@ -48,13 +48,12 @@ class AbortedGroup:
         entity: as Hive stored it, which may be no partition's name (`metastore.partition_names`).
         count: component rows, leftovers of aborted compactions included.
         oldest_ms: when the oldest of the transactions started.
-        retry_entry_id, retry_retention_ms: the row that puts the group off after a failure, and for how long.
+        retry_retention_ms: for how long a failure put the group off the last time.
     """
 
     entity: Entity
     count: int
     oldest_ms: int
-    retry_entry_id: int | None = None
     retry_retention_ms: int = 0
 
 
@@ -409,12 +408,12 @@ class Aborts:
         schema = self._schema
         now = self._database.now_ms(connection)
         waiting = {
-            entry.entity: (entry.id, entry.retry_retention_ms, (entry.commit_ms or 0) + entry.retry_retention_ms)
+            entry.entity: (entry.retry_retention_ms, (entry.commit_ms or 0) + entry.retry_retention_ms)
             for entry in read_queue(
                 connection, schema, schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
             )
         }
-        waiting |= {entity: (0, pause, until) for entity, (until, pause) in self._put_off.items()}
+        waiting |= {entity: (pause, until) for entity, (until, pause) in self._put_off.items()}
         components, txns = schema.txn_components, schema.txns
         names = entity_columns(components, "tc")
         origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
@@ -436,9 +435,9 @@ class Aborts:
             noted = self._remembered.get(entity.whole_table())
             if noted is not None and number <= noted.counts.get(partition, 0) + count_threshold:
                 continue
-            retry_id, pause, until = waiting.get(entity, (0, 0, 0))
+            pause, until = waiting.get(entity, (0, 0))
             if until <= now and (len(groups) < limit or entity.whole_table() in groups):
                 groups.setdefault(entity.whole_table(), []).append(
-                    AbortedGroup(entity, int(number), int(started), retry_id or None, pause)
+                    AbortedGroup(entity, int(number), int(started), pause)
                 )
         return [group for of_table in groups.values() for group in of_table]

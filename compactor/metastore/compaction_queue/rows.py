@@ -155,9 +155,7 @@ def move_to_history(
     """
     queue, history = schema.compaction_queue, schema.completed_compactions
     row = connection.execute(select(*labelled(queue)).where(*guard).with_for_update()).mappings().first()
-    if row is None:
-        return False
-    if connection.execute(delete(queue).where(*guard)).rowcount != 1:
+    if row is None or connection.execute(delete(queue).where(*guard)).rowcount != 1:
         return False
     values = {f"cc_{key.removeprefix('cq_')}": value for key, value in row.items()}
     values |= ending(schema, state, message) | {"cc_end": end}
