@@ -13,6 +13,7 @@ from compactor.metastore.clean.purge import NOTED
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.housekeeping import Duty, Housekeeping
+from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.forgetting import Ground
@@ -224,6 +225,38 @@ def test_a_proof_is_of_one_table(database, hive):
     assert len(hive.rows(database.schema.txn_components, "tc_writeid")) == 1
 
 
+@pytest.mark.parametrize("name", ["db.t", "db.u", "other.t"])
+def test_writes_that_a_rename_brings_meanwhile(database, hive, name):
+    """
+    A component without a write id of the table goes, unless its transaction has one when the component is deleted: all
+    of that is undone, for a rename brought others that may be the very ones. A write id of another table is none.
+    """
+    hive.create_table()
+    txn, write_id = hive.fail_write()
+    schema, table = database.schema, Entity(*name.split("."))
+    mappings = schema.txn_to_write_id
+    hive.change(delete(mappings))
+    swept = proof(database)
+    brought = {"t2w_database": table.database, "t2w_table": table.table, "t2w_txnid": txn, "t2w_writeid": write_id}
+
+    def rename(connection, _cursor, statement, *_):
+        if statement.upper().startswith("DELETE") and "TXN_COMPONENTS" in statement.upper() and brought:
+            connection.execute(insert(mappings).values(dict(brought)))
+            brought.clear()
+
+    event.listen(database.engine, "before_cursor_execute", rename)
+    try:
+        if table == T:
+            with pytest.raises(RefusedError, match="got another table's writes"):
+                Aborts(database).forget([], swept)
+        else:
+            assert Aborts(database).forget([], swept) == 1
+    finally:
+        event.remove(database.engine, "before_cursor_execute", rename)
+    left = hive.rows(schema.txn_components, "tc_txnid", "tc_database", "tc_table")
+    assert ((txn, "db", "t") in left) is (table == T)
+
+
 def test_a_table_that_becomes_another_one_meanwhile(database, hive):
     """
     It was the one that was swept when its rows were read, and isn't any more when they are deleted: all of it is
@@ -349,6 +382,48 @@ def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     assert hive.rows(queue, "cq_id", where=queue.c.cq_type == "c") == []
 
 
+def test_a_pause_is_a_day_at_most(database_4, hive_4):
+    """Whatever the last one was."""
+    hive_4.create_table()
+    hive_4.fail_write()
+    aborts, queue = Aborts(database_4), database_4.schema.compaction_queue
+    aborts.retry_later(aborts.groups(0, -1), "disk gone")
+    for last in (13, 24, 100):
+        hive_4.change(update(queue).values(cq_commit_time=1, cq_retry_retention=last * 3_600_000))
+        assert aborts.retry_later(aborts.groups(0, -1), "still") == 24 * 3_600_000
+
+
+def test_forgetting_a_group_ends_its_own_pause_alone(database, hive):
+    """Those of other tables stay, of its database and of its name; what is aborted in it later waits for nothing."""
+    hive.create_table()
+    aborts = Aborts(database)
+    for name in ("db.t", "db.u", "other.t"):
+        hive.fail_write(name, "p=1")
+    aborts.note_unnamed()
+    groups = aborts.groups(0, -1)
+    for table in {group.entity.whole_table() for group in groups}:
+        aborts.retry_later([group for group in groups if group.entity.whole_table() == table], "disk gone")
+    assert aborts.groups(0, -1) == []
+    assert aborts.forget([group for group in groups if group.entity.whole_table() == T], proof(database)) > 0
+    assert aborts.groups(0, -1) == []
+    hive.fail_write("db.t", "p=1")
+    (again,) = aborts.groups(0, -1)
+    assert (again.entity, again.retry_retention_ms) == (P, 0)
+
+
+def test_a_swept_table_of_which_nothing_waits_is_as_before(database, hive):
+    """All of it was forgotten earlier than was expected: what is aborted then is due by the ordinary rule."""
+    hive.create_table()
+    txn, _ = hive.fail_write(silent=0)
+    aborts = Aborts(database)
+    assert aborts.remember(proof(database))[0] == 1
+    hive.fall_silent(txn)
+    assert aborts.forget([], proof(database)) == 1
+    assert aborts.remember(proof(database)) is None
+    hive.fail_write(silent=0)
+    assert [group.count for group in aborts.groups(0, -1)] == [1]
+
+
 def test_what_put_off_a_group_ends_with_it(database_4, hive_4):
     """
     Whoever forgets the writes of a group that waits: a sweep for another group of the table, a compaction's cleaning or
@@ -438,17 +513,27 @@ def test_a_table_is_given_with_all_its_groups(database, hive):
 def test_a_vanished_table_is_forgotten_with_its_write_ids(database, hive):
     """
     Of a table that isn't in the catalog nothing is forgotten while a later one of that name would go on with its write
-    ids.
+    ids: they are counted, or remembered. Those of other tables don't matter, nor do writers that are still open there.
     """
-    hive.fail_write()
-    aborts, schema = Aborts(database), database.schema
-    groups = aborts.groups(0, -1)
+    for name in ("db.t", "db.u", "other.t"):
+        hive.fail_write(name)
+    opened = hive.begin()
+    hive.touch(opened)
+    aborts, schema, groups = Aborts(database), database.schema, Aborts(database).groups(0, -1)
+
+    def lose(table, prefix, name):
+        of_table = table.c[f"{prefix}_database"] == "db", table.c[f"{prefix}_table"] == name
+        hive.change(delete(table).where(*of_table))
+
     assert aborts.forget_vanished(groups, T) == 0
-    hive.change(delete(schema.next_write_id))
-    assert aborts.forget_vanished(groups, T) == 0
-    hive.change(delete(schema.txn_to_write_id))
+    lose(schema.txn_to_write_id, "t2w", "t")
+    lose(schema.next_write_id, "nwi", "u")
+    assert aborts.forget_vanished(groups, T) == aborts.forget_vanished(groups, Entity("db", "u")) == 0
+    lose(schema.next_write_id, "nwi", "t")
     assert aborts.forget_vanished(groups, T) == 1
-    assert aborts.groups(0, -1) == []
+    assert [group.entity.full_name for group in aborts.groups(0, -1)] == ["db.u", "other.t"]
+    components = schema.txn_components
+    assert (opened, "t") in hive.rows(components, "tc_txnid", "tc_table")
 
 
 def test_an_aborted_compaction_is_an_aborted_write(database_4, hive_4):
@@ -478,6 +563,9 @@ def test_totals_tell_how_many_groups_are_crowded(database, hive):
     """Those with at least so many rows whose tasks are over; all rows count."""
     for partition, silent in (("p=1", 2 * LATE_MS), ("p=1", 2 * LATE_MS), ("p=2", 2 * LATE_MS), ("p=3", 0)):
         hive.fail_write("db.t", partition, silent=silent)
+    for silent in (2 * LATE_MS, 0):
+        hive.touch(hive.begin(silent=silent), "db.t", "p=2")  # of open writers none does
     aborts = Aborts(database)
     assert [aborts.totals(crowd, LATE_MS).crowded for crowd in (1, 2, 3)] == [2, 1, 0]
     assert aborts.totals(1, LATE_MS).count == 4
+    assert aborts.count_may_write(LATE_MS) == (1, 1)

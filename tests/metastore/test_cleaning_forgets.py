@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import column, insert, table, update
 
-from compactor.errors import OwnershipLostError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
@@ -157,6 +157,25 @@ def test_cleaned_twice_is_noticed(database, hive):
     with pytest.raises(OwnershipLostError):
         Cleaning(database).mark_cleaned(entry)
     assert len(Queue(database).history()) == 1
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_an_end_without_an_answer_is_looked_up(database, hive, monkeypatch, happened):
+    """Its row in the history tells whether it happened, not another's; if it didn't, it is done once more."""
+    entries = [Queue(database).entry(compacted(database, hive, name)[0]) for name in ("db.t", "db.u")]
+    cleaning, write = Cleaning(database), database.write
+    cleaning.mark_cleaned(entries[0])
+
+    def unanswered(change):
+        monkeypatch.undo()
+        if happened:
+            write(change)
+        raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(database, "write", unanswered)
+    cleaning.mark_cleaned(entries[1])
+    assert sorted(entry.id for entry in Queue(database).history()) == [entry.id for entry in entries]
+    assert Queue(database).entries() == []
 
 
 def test_soft_deletes_name_their_location(database_4, hive_4):

@@ -167,6 +167,27 @@ def test_what_became_visible_later_is_not_counted(database_4, hive_4):
     assert reasons(Cleaning(database_4), later) == [Reason.EARLIER_ENTRY]
 
 
+def test_what_was_open_at_the_commit_is_not_counted_either(database_4, hive_4):
+    """The later compaction had begun before this one was committed: its id is below this one's limit, or just there."""
+    before = hive_4.begin()
+    hive_4.commit(before)
+    number, own = compacted(database_4, hive_4, next_txn=before + 2)
+    _, second = compacted(database_4, hive_4, next_txn=before + 3)
+    ready = judged(Cleaning(database_4), number)
+    assert ready.txns.high_watermark == second == before + 2
+    assert (ready.txns.is_valid(own), ready.txns.is_valid(second)) == (True, False)
+
+
+def test_of_two_commits_without_anybody_in_between_neither_is_later(database_4, hive_4):
+    """Whoever reads began before both or after both."""
+    before = hive_4.begin()
+    hive_4.commit(before)
+    found = [compacted(database_4, hive_4, next_txn=before + 2) for _ in range(2)]
+    for number, _ in found:
+        txns = judged(Cleaning(database_4), number).txns
+        assert [txns.is_valid(txn_id) for _, txn_id in found] == [True, True]
+
+
 def test_two_entries_of_one_partition_go_in_order(database, hive):
     """The smaller write id is cleaned first, whatever the ids; another partition's entry isn't affected."""
     second, _ = compacted(database, hive, "db.t/p=1", write_id=9)

@@ -5,6 +5,7 @@ Claims through a gate: what may not begin is left, the next that may is taken, a
 from collections import Counter
 
 import pytest
+from sqlalchemy import event, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.control.judge import Judge, Situation
@@ -101,6 +102,27 @@ def test_thousands_of_paused_partitions_are_one_question(database):
 
     assert queue.claim("w", "1", gate=Counting()).id == last
     assert asked == [("a", "t"), ("b", "t")]
+
+
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_a_claim_waits_for_others_only_where_jobs_are_counted(database, jobs):
+    """It takes the row of the queue's ids as a lock, and none of its ids."""
+    queue, counter = Queue(database), database.schema.next_compaction_queue_id.c.ncq_next
+    (first,) = enqueue(queue, ("a", "t"))
+    locking = []
+
+    def look(_connection, _cursor, statement, *_):
+        if statement.upper().startswith("UPDATE") and counter.table.name in statement.upper():
+            locking.append(statement)
+
+    gate = judge(
+        budgets=() if jobs is None else (SpendingBudget("two", ScopeFilter(tables=("a.*",)), jobs=jobs),)
+    ).gate()
+    event.listen(database.engine, "before_cursor_execute", look)
+    assert queue.claim("w", "1", gate=gate).id == first
+    event.remove(database.engine, "before_cursor_execute", look)
+    assert bool(locking) is (jobs is not None)
+    assert database.read(lambda connection: connection.scalar(select(counter))) == first + 1
 
 
 def test_never_more_at_a_time_than_a_budget_allows(shared_database):

@@ -39,6 +39,7 @@ def test_entries_are_passed_over(database):
     queue = Queue(database)
     queue.enqueue_all([Request(Entity("db", "t", f"p={number}"), MAJOR) for number in range(400)])
     numbers = sorted(entry.id for entry in queue.entries())
+    assert queue.claimable(without=set(numbers[:398])) == numbers[398]
     assert queue.claim("w", "1", without=set(numbers[:398])).id == numbers[398]
     assert queue.claim("w", "1", among=set(numbers[300:])).id == numbers[300]
     assert queue.claim("w", "1", without={numbers[0]}, among=set(numbers[:2])).id == numbers[1]
@@ -161,6 +162,8 @@ def test_a_claim_takes_out_what_only_hive_may_ask_for(database, hive):
     """Of the row too: the Cleaner that handles the entry later may be Hive's, and would remove the directory."""
     asked = {"a": "b", "location": "file:/w/db.db/t", "ifPurge": "true"}
     number = hive.queued(tblproperties=encode_properties(asked))
+    other = hive.queued("db.u", tblproperties=encode_properties({"c": "d"}))
     queue = Queue(database)
     assert queue.claim("compactor-edge-1", "1").properties == {"a": "b"}
     assert queue.entry(number).properties == {"a": "b"}
+    assert queue.entry(other).properties == {"c": "d"}

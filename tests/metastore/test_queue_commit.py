@@ -117,6 +117,14 @@ def test_whoever_lost_the_entry_commits_nothing(database, hive, loss):
     assert all(found.state is not QueueState.READY_FOR_CLEANING for found in Queue(database).entries())
 
 
+def test_nothing_is_committed_without_a_transaction_on_hive_4(database_4):
+    """There a compaction is what its transaction is."""
+    entry, _ = working(database_4)
+    with pytest.raises(OwnershipLostError):
+        Queue(database_4).mark_compacted_and_commit(entry, entry.worker_id, None)
+    assert Queue(database_4).entry(entry.id).state is QueueState.WORKING
+
+
 def test_a_commit_for_another_transaction_than_the_entrys_is_refused(database_4):
     """
     An entry that was claimed again by the same worker belongs to its new transaction; the old attempt's commit fails.

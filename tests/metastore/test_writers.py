@@ -88,3 +88,17 @@ def test_a_lock_for_writing_counts(database_4, hive_4, kind):
     txn_id = hive_4.begin()
     hive_4.lock("db.t", None, txn_id=txn_id, kind=kind)
     assert [reason for reason, _ in writers(database_4, hive_4)] == [Reason.OPEN_TRANSACTION, Reason.HELD_LOCK]
+
+
+def test_tables_that_somebody_may_be_writing(database, hive):
+    """By a write id of an open transaction, or a lock to write; what has ended, and readers, don't count."""
+    for number, kind in enumerate("exwr"):
+        hive.lock(f"db.locked_{number}", kind=kind)
+    hive.lock("db.", kind="x")
+    hive.allocate(hive.begin(), "db.open")
+    hive.fail_write("db.aborted")
+    hive.write("db.committed")
+    assert {entity.full_name for entity in Cleaning(database).written_tables()} == {
+        "db.open",
+        *(f"db.locked_{number}" for number in range(3)),
+    }

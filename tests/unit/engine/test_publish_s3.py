@@ -19,6 +19,7 @@ from compactor.errors import (
 )
 from compactor.reasons import Reason
 from compactor.storage.location import join
+from compactor.storage.s3_store.driver import S3Storage
 from compactor.storage.s3_store.files import Upload
 from tests.cluster.s3_tables import OnS3
 
@@ -258,6 +259,45 @@ def test_a_completion_without_an_answer_is_looked_up(table, monkeypatch, happene
         remove_published(table, attempt)
         assert table.uploads() == []
     assert table.read() == table.rows
+
+
+def test_a_store_that_answers_neither_question(table, monkeypatch):
+    """The completion had no answer, and nobody says whose the file is: it isn't taken for published."""
+    attempt = ready(table)
+
+    def silent(error):
+        def fail(*_):
+            raise error
+
+        return fail
+
+    monkeypatch.setattr(Upload, "complete", silent(OutcomeUnknownError("no answer")))
+    monkeypatch.setattr(S3Storage, "owner_of", silent(OSError("none again")))
+    with pytest.raises(OutcomeUnknownError, match=r"can't tell whether .* was published: no answer; then none again"):
+        publish(attempt)
+    assert table.uploads() == []
+
+
+@pytest.mark.parametrize("failed", [0, 3])
+def test_copies_that_were_prepared_go_with_one_that_fails(table, monkeypatch, failed):
+    """What went wrong is told as it was, and nothing is left in the store."""
+    attempt = ready(table, CompactionKind.MINOR)
+    prepare, lock, done = S3Storage.prepare, threading.Lock(), []
+
+    def one_fails(self, *where):
+        with lock:
+            done.append(where)
+            fails = len(done) == failed + 1
+        if fails:
+            raise PermissionError("not this one")
+        return prepare(self, *where)
+
+    monkeypatch.setattr(S3Storage, "prepare", one_fails)
+    before = table.objects()
+    with pytest.raises(PermissionError, match="not this one"):
+        publish(attempt)
+    assert table.objects() == before
+    assert table.uploads() == []
 
 
 @pytest.mark.parametrize("change", ["gone", "grown"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from compactor.errors import CorruptFileError, VerificationError
+from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.handles import MemoryReader
 from compactor.parquet import fields, recoding, thrift
 from compactor.parquet.assembly import indexes
@@ -20,6 +20,7 @@ from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join
 from compactor.parquet.pages import pages
 from compactor.parquet.soundness import require_sound
+from compactor.reasons import Reason
 from tests import strategies
 from tests.unit.orc.files import MemorySink
 from tests.unit.parquet.files import (
@@ -566,3 +567,17 @@ def test_sorting_columns_are_copied_and_not_claimed_of_encoded_rows():
         made, _ = joined([piece(file, recode=recode)] * 2)
         groups = [opened(made).metadata.row_group(n) for n in range(opened(made).num_row_groups)]
         assert sum(len(group.sorting_columns) for group in groups) == kept
+
+
+def test_a_footer_is_as_long_as_is_read_back(monkeypatch):
+    """A joined file gets a footer of exactly the longest length, and none of a byte more."""
+    pieces = [piece(written(simple(n)), recode=False) for n in range(2)]
+    made, _ = joined(pieces)
+    length = int.from_bytes(made[-8:-4], "little")
+    monkeypatch.setattr("compactor.parquet.footer.LONGEST", length)
+    monkeypatch.setattr("compactor.parquet.assembly.LONGEST", length)
+    assert joined(pieces)[0] == made
+    monkeypatch.setattr("compactor.parquet.assembly.LONGEST", length - 1)
+    with pytest.raises(RefusedError, match="the joined file's footer would have") as caught:
+        joined(pieces)
+    assert caught.value.reason is Reason.LIMIT_EXCEEDED
