@@ -131,7 +131,6 @@ class PickInput:
         ready_for_cleaning_hwm: the greatest high watermark of this partition's entries that are ready for cleaning:
             directories at or below it have been compacted and wait only for the Cleaner.
         oldest_open_age_ms: age of the oldest transaction that is writing to the table; None without any.
-        minor_supported: False turns every minor into a major.
         cleanup_off: replaced directories stay on purpose (`no_cleanup`), and the Cleaner would refuse each queued
             clean-up.
     """
@@ -144,7 +143,6 @@ class PickInput:
     oldest_abort_age_ms: int | None = None
     ready_for_cleaning_hwm: int | None = None
     oldest_open_age_ms: int | None = None
-    minor_supported: bool = True
     cleanup_off: bool = False
 
 
@@ -356,7 +354,7 @@ def _settle(facts: PickInput, deltas: tuple[ListedDir, ...], due: _Due) -> Compa
     Hive 3.1 has no minor of insert-only tables and can't make two renames atomic. An old abort is worth a major where
     there is too little for a minor.
     """
-    if due.kind is CompactionKind.MAJOR or not facts.minor_supported:
+    if due.kind is CompactionKind.MAJOR:
         return CompactionKind.MAJOR
     both_sides = len({d.acid.kind for d in deltas}) > 1
     if facts.layout is LayoutVersion.HIVE_3 and (facts.insert_only or both_sides):

@@ -200,7 +200,9 @@ def test_commits_under_other_names_are_forgotten(database, hive, odd):
 
 def test_commits_that_may_be_another_partitions_stay(database, hive):
     """Forgotten with the first that is cleaned, the other would never be looked at again."""
-    hive.add_partitions(hive.create_table(keys=(("p", "string"),)), ["p=ABC", "p=abc", "p=a%3Ab", "p=a%253Ab", "p=Ü", "p=ü"])
+    hive.add_partitions(
+        hive.create_table(keys=(("p", "string"),)), ["p=ABC", "p=abc", "p=a%3Ab", "p=a%253Ab", "p=Ü", "p=ü"]
+    )
     for name in ("p=abc", "p=ABC", "p=a%253Ab", "p=ü", "p=Ü"):
         hive.write("db.t", name)
     for name in ("p=abc", "p=a%253Ab", "p=ABC", "p=ü", "p=Ü"):

@@ -66,6 +66,8 @@ def test_spellings_that_hive_accepts(spelled, meant):
         "array<int,int>",
         "map<int>",
         "struct<a int>",
+        "struct<a:int b:int>",
+        "map<int string>",
         "struct<`a:int>",
         "uniontype<>",
         "int x,",

@@ -156,6 +156,8 @@ def test_the_cleaners_list(ids, cap, one, other):
     cleaner = CleanerWriteIdList.from_reader(ids, cap)
     limit = min(cap, ids.high_watermark)
     assert cleaner.high_watermark == limit
+    for kept, known in ((cleaner.open, ids.open), (cleaner.aborted, ids.aborted)):
+        assert kept == tuple(i for i in known if i <= limit)
     assert cleaner.range_validity(low, high) is (NONE if high > limit else ids.range_validity(low, high))
     assert cleaner.is_aborted(high) == (high <= limit and ids.is_aborted(high))
     assert cleaner.aborted_within(low, high) == tuple(i for i in ids.aborted_within(low, high) if i <= limit)

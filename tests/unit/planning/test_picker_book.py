@@ -58,7 +58,6 @@ def facts(options: dict[str, str], found: Listing, txns: ValidTxnList) -> PickIn
         oldest_abort_age_ms=hours(options, "abort_age"),
         ready_for_cleaning_hwm=int(options["ready"]) if "ready" in options else None,
         oldest_open_age_ms=hours(options, "open_age"),
-        minor_supported="no_minor" not in options,
         cleanup_off="no_cleanup" in options,
     )
 

@@ -7,7 +7,7 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import UsageError
-from compactor.planning.included import enough, included, overlap, same_range, stranded
+from compactor.planning.included import enough, included, left_below, overlap, same_range, stranded
 from compactor.planning.picker import OPENING_BYTES, Pick, PickInput, pick, score
 from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, look_up, quarantine_hours
 from tests.casebook import listing
@@ -217,6 +217,43 @@ def test_what_a_stranded_stream_holds_is_told(entries, ids):
     left = stranded(resolve(listing([entries]), lists, ValidTxnList(99), LayoutVersion.HIVE_4))
     assert left is not None
     assert ids in left.sentence
+
+
+@pytest.mark.parametrize(
+    ("entries", "aborted", "left"),
+    [
+        ("base_5/ delta_4_8/", (6, 7, 8), True),
+        ("base_5/ delta_4_8/", (7, 8), False),
+        ("base_5/ delta_4_8/", (6, 8), False),
+        ("base_5/ delta_4_8/", (6, 7), False),
+        ("base_5/ delta_6_8/", (6, 7, 8), False),
+    ],
+)
+def test_a_stream_is_stranded_where_all_of_it_above_the_base_was_rolled_back(entries, aborted, left):
+    """One committed write id is enough for readers to read it."""
+    lists = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 9, (), aborted))
+    found = stranded(resolve(listing([entries]), lists, ValidTxnList(99), LayoutVersion.HIVE_4))
+    assert (found is not None) is left
+
+
+@pytest.mark.parametrize(
+    ("entries", "by_name", "by_range"),
+    [
+        ("delta_3_3_0000/ delta_4_6_v7/", True, True),
+        ("delta_3_3_0000/ delta_4_6/", False, True),
+        ("delta_3_3_0000/ delta_4_4/", False, False),
+        ("delta_3_3_0000/ delta_4_4_0000/", False, False),
+        ("delta_3_5/ delta_6_6_0000/", False, False),
+        ("delta_3_5_v7/ delta_6_6_0000/", False, False),
+        ("", False, False),
+    ],
+)
+def test_a_part_is_told_by_what_it_left_below(entries, by_name, by_range):
+    """By the names of Hive 4; those of Hive 3.1 tell by a range of several write ids without a statement."""
+    lists = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 9))
+    state = resolve(listing([f"base_2/ {entries}"]), lists, ValidTxnList(99), LayoutVersion.HIVE_4)
+    assert left_below(state, told_by_name=True) is by_name
+    assert left_below(state, told_by_name=False) is by_range
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from compactor.planning.plan import plan, prepare
 from compactor.planning.prediction import predict
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from compactor.planning.select import select
+from compactor.planning.small import joined
 from compactor.reasons import Reason
 from tests.casebook import listing
 from tests.strategies import compaction_plans, stripe_sources
@@ -380,17 +381,19 @@ def deleting(*numbers):
     ]
 
 
-def test_a_minor_keeps_rows_and_events_apart():
-    """Deletes aren't applied: a reader may still need both sides."""
+@pytest.mark.parametrize("events", [0, 1, 100])
+def test_a_minor_keeps_rows_and_events_apart(events):
+    """Deletes aren't applied: a reader may still need both sides, if only of one event."""
     selection = selected("base_5/ delta_6_6_0000/ delta_7_7_0000/ delete_delta_8_8_0000/", kind=CompactionKind.MINOR)
     known = by_path(
         facts("delta_6_6_0000/bucket_00000", stripe(6)), facts("delta_7_7_0000/bucket_00000", stripe(7)), *deleting(8)
     )
-    made = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_8_8_0000/bucket_00000",), 100)})
-    assert made.names == ("delta_0000006_0000008_v0000099", "delete_delta_0000006_0000008_v0000099")
+    made = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_8_8_0000/bucket_00000",), events)})
+    names = ("delta_0000006_0000008_v0000099", "delete_delta_0000006_0000008_v0000099")
+    assert made.names == names[: 1 + bool(events)]
     assert made.delete_scope is DeleteScope.NONE
     assert made.outputs[0].buckets[0].deletes == ()
-    assert made.outputs[1].buckets[0].delete_events == 100
+    assert [bucket.delete_events for bucket in made.outputs[-1].buckets] == [events]
 
 
 def test_a_minor_of_one_write_id_applies_that_write_ids_deletes():
@@ -408,6 +411,8 @@ def test_a_minor_of_one_write_id_applies_that_write_ids_deletes():
     assert made.delete_scope is DeleteScope.OWN
     assert made.outputs[0].buckets[0].deletes
     assert made.outputs[1].buckets[0].delete_events == 20
+    one = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_6_6_0002/bucket_00000",), 11, own=10)})
+    assert one.outputs[1].buckets[0].delete_events == 1
     alone = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_6_6_0002/bucket_00000",), 10, own=10)})
     assert [output.kind for output in alone.outputs] == [DirKind.DELTA]
 
@@ -456,6 +461,42 @@ def test_format_without_a_model():
         64 * MIB,
         8 * MIB,
     ) == FormatSpec(bloom_fpp=0.01, stripe_rows=100)
+
+
+def test_the_model_has_an_index_and_is_compressed():
+    """The largest such file with ROW__IDs, among larger ones that lack one of the three."""
+    files = [
+        facts("index", stripe(1, size=64 * MIB), codec="lz4", stride=0),
+        facts("codec", stripe(1, size=64 * MIB), codec="none", stride=2000),
+        facts("ids", stripe(1, size=64 * MIB), codec="lz4", stride=3000, acid=False),
+        facts("small", stripe(1, size=MIB), codec="zlib", stride=4000),
+        facts("model", stripe(1, size=2 * MIB), codec="snappy", stride=5000),
+    ]
+    found = choose_format(TableSpec("db.t", (), ColumnRule.NAME), LayoutVersion.HIVE_4, files, 64 * MIB, 8 * MIB)
+    assert (found.codec, found.stride) == ("snappy", 5000)
+
+
+@pytest.mark.parametrize(
+    ("weights", "together"),
+    [
+        ([], []),
+        ([1], []),
+        ([1, 1], [0, 1]),
+        ([1, 2], [0, 1]),
+        ([1, 3], []),
+        ([1, 1, 100], [0, 1]),
+        ([100, 1, 1], [1, 2]),
+        ([1, 1, 100, 4, 4], [0, 1, 3, 4]),
+        ([1, 1, 4], [0, 1, 2]),
+        ([16, 4, 1], []),
+    ],
+)
+def test_small_parts_join_those_with_half_of_their_weight(weights, together):
+    """On either side of one that is too large for all of them; what can't be copied counts, and is never named."""
+    assert list(joined(weights, [True] * len(weights))) == together
+    assert list(joined(weights, [False] * len(weights))) == []
+    alone = [place == 0 for place in range(len(weights))]
+    assert set(joined(weights, alone)) <= {0}
 
 
 def test_recoded_stripes_are_as_large_as_those_that_are_kept():
