@@ -7,7 +7,7 @@ from sqlalchemy import delete, event, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import RefusedError
+from compactor.errors import RefusedError, RetryableError
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.purge import NOTED
 from compactor.metastore.clean.ready import Cleaning
@@ -380,6 +380,45 @@ def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     assert len(hive.rows(queue, "cq_id", where=queue.c.cq_type == "c")) == 1
     aborts.forget([again], proof(database))
     assert hive.rows(queue, "cq_id", where=queue.c.cq_type == "c") == []
+
+
+def test_what_was_forgotten_meanwhile_is_not_put_off(database, hive):
+    """No later sweep would find it again; nor is a group put off without one of the given write ids."""
+    hive.create_table()
+    hive.fail_write("db.t", "p=1")
+    _, write_id = hive.fail_write("db.t", "p=2")
+    aborts = Aborts(database)
+    groups = aborts.groups(0, -1)
+    assert aborts.retry_later(groups, "x", [write_id + 1]) == 0
+    assert aborts.groups(0, -1) == groups
+    assert aborts.retry_later(groups, "x", [write_id]) == 300_000
+    assert [group.entity for group in aborts.groups(0, -1)] == [P]
+    hive.change(delete(database.schema.txn_components))
+    assert aborts.retry_later(groups[:1], "x") == 0
+
+
+def test_what_comes_back_while_it_is_forgotten_is_kept(database, hive):
+    """A rename brought the vanished name write ids while the rows were deleted: all of that is undone."""
+    hive.fail_write()
+    schema, aborts = database.schema, Aborts(database)
+    components, counters = schema.txn_components, schema.next_write_id
+    groups, rows = aborts.groups(0, -1), hive.rows(components, "tc_txnid", "tc_table")
+    hive.change(delete(counters))
+    hive.change(delete(schema.txn_to_write_id))
+
+    def rename(connection, _cursor, statement, *_):
+        if statement.upper().startswith("DELETE") and "TXN_COMPONENTS" in statement.upper():
+            connection.execute(delete(counters))
+            connection.execute(insert(counters).values(nwi_database="db", nwi_table="t", nwi_next=9))
+
+    event.listen(database.engine, "before_cursor_execute", rename)
+    try:
+        with pytest.raises(RetryableError, match="came"):
+            aborts.forget_vanished(groups, T)
+    finally:
+        event.remove(database.engine, "before_cursor_execute", rename)
+    assert hive.rows(components, "tc_txnid", "tc_table") == rows
+    assert aborts.forget_vanished(groups, Entity("db", "other")) == 0
 
 
 def test_a_pause_is_a_day_at_most(database_4, hive_4):

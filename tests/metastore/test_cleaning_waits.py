@@ -417,6 +417,13 @@ def test_a_transaction_that_has_ended_is_tied_to_nothing(database_3, hive_3):
     hive_3.lock("db.t", txn_id=reader)
     cleaning = Cleaning(database_3)
     assert cleaning.ties(Entity("db", "t"), [reader]) == {reader: "it has a lock on db.t"}
+    assert cleaning.ties(Entity("db", "u"), [reader]) == {reader: ELSEWHERE.format("db.t")}
+    compiling, keeper = hive_3.begin(), hive_3.begin()
+    hive_3.allocate(keeper)
+    assert cleaning.ties(Entity("db", "t", "p=1"), [compiling, keeper]) == {
+        compiling: "it has no lock yet: it may come to read db.t/p=1",
+        keeper: "it has a write id of db.t",
+    }
     hive_3.commit(reader)
     assert cleaning.ties(Entity("db", "t"), [reader]) == {}
 

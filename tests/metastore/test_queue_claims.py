@@ -138,6 +138,29 @@ def test_a_claim_given_back_is_anybodys(database):
         queue.give_back(entry)
 
 
+def test_what_is_given_back_comes_in_its_turn(database):
+    """An entry that was queued first is the next, though its process read others a moment ago."""
+    queue = Queue(database)
+    first, second, third = (queue.enqueue(Entity("db", name), MAJOR).id for name in "tuv")
+    entry = queue.claim("compactor-edge-1", "1")
+    assert (entry.id, queue.claim("compactor-edge-2", "1").id) == (first, second)
+    queue.give_back(entry)
+    assert [queue.claim("compactor-edge-2", "1").id for _ in range(2)] == [first, third]
+
+
+def test_a_claim_of_hive_goes_back_only_while_it_has_no_transaction(database_4, hive_4):
+    """As it was read: one that has got a transaction since may commit."""
+    number = hive_4.queued("db.t", state="w", worker_id="hms-1", start=1000)
+    queue, table = Queue(database_4), database_4.schema.compaction_queue
+    entry = queue.entry(number)
+    hive_4.change(update(table).values(cq_txn_id=hive_4.begin()))
+    with pytest.raises(OwnershipLostError):
+        queue.take_back(entry, "too long")
+    hive_4.change(update(table).values(cq_txn_id=None))
+    queue.take_back(entry, "too long")
+    assert queue.entry(number).state is QueueState.INITIATED
+
+
 def test_a_later_claim_by_the_same_worker_is_not_given_back(database, hive):
     """
     Given back and claimed again meanwhile, as workers' names are used again: the second claim stands, whoever still

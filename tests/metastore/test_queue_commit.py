@@ -277,6 +277,53 @@ def test_a_commit_that_is_under_way_still_is_known_when_it_arrives(shared_databa
     assert queue.entry(entry.id).state is QueueState.READY_FOR_CLEANING
 
 
+@pytest.mark.parametrize("answers", [(True,), (False, None), (False, True), (False, False)])
+def test_a_commit_without_an_answer_is_sent_once_more_at_most(database, monkeypatch, answers):
+    """The tables tell whether it happened, which is asked after each that has no answer: it did, or it didn't."""
+    entry, txn_id = working(database)
+    queue, write, left = Queue(database), database.write, list(answers)
+
+    def unanswered(change):
+        happens = left.pop(0)
+        if happens is not False:
+            write(change)
+        if happens is not None:
+            raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(database, "write", unanswered)
+    if answers == (False, False):
+        with pytest.raises(OutcomeUnknownError):
+            queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id)
+    else:
+        queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id)
+    assert left == []
+    assert (queue.entry(entry.id).state is QueueState.READY_FOR_CLEANING) is (answers[-1] is not False)
+
+
+@pytest.mark.parametrize("loss", ["revoked", "claimed by another", "gone", "failed"])
+def test_a_commit_without_an_answer_may_have_lost_its_entry_on_hive_3(database_3, hive_3, monkeypatch, loss):
+    """Then it isn't sent again."""
+    entry, txn_id = working(database_3)
+    queue, table = Queue(database_3), database_3.schema.compaction_queue
+
+    def unanswered(_):
+        monkeypatch.undo()
+        match loss:
+            case "revoked":
+                hive_3.change(update(table).values(cq_state="i"))
+            case "claimed by another":
+                hive_3.change(update(table).values(cq_worker_id="hms-host-7"))
+            case "gone":
+                hive_3.change(delete(table))
+            case "failed":
+                queue.mark_failed(entry, "by an operator")
+        raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(database_3, "write", unanswered)
+    with pytest.raises(OwnershipLostError):
+        queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id)
+
+
 @pytest.mark.parametrize("error", [UnreachableError, RetryableError])
 def test_a_lost_answer_that_cannot_be_looked_up_stays_unknown(database, monkeypatch, error):
     """Nobody is told that nothing happened when the tables can't be read after that."""

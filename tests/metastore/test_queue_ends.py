@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.write_ids import ValidTxnList
-from compactor.errors import OwnershipLostError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError
 from compactor.metastore.clean.aborts import Aborts
-from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.queue import Queue, asked_to_stop
 from compactor.metastore.model import QueueState
 from tests.metastore.actor import P, T
-from tests.metastore.entries import MAJOR, claimed, working
+from tests.metastore.entries import MAJOR, MINOR, claimed, working
 from tests.metastore.proofs import LATE_MS, proof
 
 
@@ -46,6 +46,45 @@ def test_hive_3_is_told_of_a_failure(database, hive, end):
     assert hive_4 or len(told) == 2048
     assert queue.history(QueueState(end)) == [found]
     assert queue.history(QueueState.FAILED) == []
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_an_end_without_an_answer_is_looked_up(database, monkeypatch, happened):
+    """Its row in the history tells whether it happened, not another's; if it didn't, it is done once more."""
+    queue, write = Queue(database), database.write
+    first, second = claimed(database), claimed(database, P)
+    queue.mark_failed(first, "x")
+
+    def unanswered(change):
+        monkeypatch.undo()
+        if happened:
+            write(change)
+        raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(database, "write", unanswered)
+    queue.mark_failed(second, "x")
+    assert sorted(entry.id for entry in queue.history()) == [first.id, second.id]
+    assert queue.entries() == []
+
+
+def test_nothing_to_compact_is_no_failure(database):
+    """Hive 3.1 has no state for what was refused, and counts failures: there it succeeded."""
+    queue, entry = Queue(database), claimed(database)
+    queue.mark_unneeded(entry, "one delta")
+    (found,) = queue.history()
+    ended = QueueState.REFUSED if database.schema.hive_4 else QueueState.SUCCEEDED
+    assert (found.state, found.error_message) == (ended, "one delta")
+
+
+def test_who_asked_to_stop_is_told_by_the_entry(database):
+    """A job's id in the same column is no such request, nor is none."""
+    queue, entry = Queue(database), claimed(database)
+    assert asked_to_stop(entry) is None
+    queue.set_job_id(entry, "application_1_0001")
+    assert asked_to_stop(queue.entry(entry.id)) is None
+    for user, said in (("ann", "ann"), ("", "an operator")):
+        assert queue.ask_to_stop(entry, user)
+        assert asked_to_stop(queue.entry(entry.id)) == said
 
 
 def test_a_lost_entry_is_not_marked(database, hive):
@@ -119,6 +158,11 @@ def test_entries_can_be_chosen(database, hive):
     assert [entry.id for entry in queue.entries()] == [first, second]
     assert [entry.id for entry in queue.entries(QueueState.WORKING)] == [second]
     assert [entry.id for entry in queue.entries(entity=T)] == [first]
+    third = hive.queued("db.u", type="i")
+    assert [entry.id for entry in queue.waiting(MAJOR)] == [first]
+    assert [entry.id for entry in queue.waiting(MINOR)] == [third]
+    assert [queue.count(), queue.count(QueueState.WORKING), queue.count(QueueState.FAILED)] == [3, 1, 0]
+    assert queue.count(QueueState.WORKING, QueueState.INITIATED) == 3
 
 
 def test_the_history_is_newest_first(database, hive):

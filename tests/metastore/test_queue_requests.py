@@ -75,6 +75,7 @@ def test_property_lengths_are_javas():
     """A character outside the basic plane counts as two; null values have length -1."""
     assert encode_properties({"😀": "x"}) == "1:2:😀1:x"
     assert decode_properties("2:1:a-1:1:b0:") == {"a": "", "b": ""}
+    assert decode_properties("") == decode_properties(None) == decode_properties("0:") == {}
 
 
 @pytest.mark.parametrize("broken", ["x", "1:", "1:5:ab", "2:1:a1:b"])
@@ -132,6 +133,11 @@ def test_many_requests_at_once_get_an_answer_each(database, hive):
     assert (answers[1].id, answers[2].id) == (standing, answers[0].id)
     assert [answer.id for answer in answers[3:]] == list(range(answers[0].id + 1, answers[0].id + 2001))
     assert len(Queue(database).entries()) == 2002
+
+
+def test_without_requests_nothing_is_asked(database):
+    """No mutex is taken, and there are no answers."""
+    assert Queue(database).enqueue_all([]) == []
 
 
 def test_ids_are_hives_counter(database, hive):

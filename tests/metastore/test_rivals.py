@@ -89,9 +89,13 @@ def test_a_worker_whose_claim_was_taken_back_is_found_by_its_transaction(databas
     mine = hive_4.begin(kind=COMPACTION)
     lists = Transactions(database_4).compaction_txns(mine)
     entry, queue = _claimed(database_4, hive_4, mine), Queue(database_4)
+    for ask in (queue.require_none_open, queue.require_first):
+        with pytest.raises(RivalError, match=f"db.t: a compaction in {theirs} of the same place is at work"):
+            ask(entry, mine, lists)
     with pytest.raises(RivalError, match=f"a compaction in {theirs} of the same place is at work"):
         queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
     hive_4.abort(theirs)
+    queue.require_none_open(entry, mine, lists)
     queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
 
 
