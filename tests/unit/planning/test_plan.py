@@ -37,8 +37,8 @@ from compactor.planning.format import choose_format
 from compactor.planning.included import only_cleaning
 from compactor.planning.plan import plan, prepare
 from compactor.planning.prediction import predict
-from compactor.planning.segments import SegmentSource, Sizes, segments
-from compactor.planning.select import select
+from compactor.planning.segments import SegmentSource, Sizes, one_bucket, segments
+from compactor.planning.select import everything, select
 from compactor.planning.small import joined
 from compactor.reasons import Reason
 from tests.casebook import listing
@@ -379,6 +379,66 @@ def deleting(*numbers):
         facts(f"delete_delta_{n}_{n}_0000/bucket_00000", stripe(5, operations=(2, 2), current_ids=(n, n)))
         for n in numbers
     ]
+
+
+@pytest.mark.parametrize(
+    ("buckets", "one"),
+    [
+        (None, False),
+        ((encode(1, 0), encode(1, 5)), True),
+        ((encode(1, 0), encode(2, 0)), False),
+        ((2, 2), True),
+        ((1, 2), False),
+        ((1, encode(1, 0)), False),
+        ((3 << 29, 3 << 29), False),
+    ],
+)
+def test_when_both_ends_prove_one_bucket(buckets, one):
+    """Rows of both codecs have others between them; what no codec wrote proves nothing."""
+    assert one_bucket(buckets) is one
+
+
+@pytest.mark.parametrize(
+    ("name", "acid", "reason"),
+    [("000000_0", True, Reason.UNKNOWN_NAME), ("004096_0", False, Reason.WRONG_BUCKET), ("004095_0", False, None)],
+)
+def test_original_files_are_what_their_names_say(name, acid, reason):
+    """Rows without ids, of a bucket that an id can have."""
+    selection = selected(name, "delta_6_6_0000/")
+    known = by_path(facts(name, StripeFacts(0, 10, MIB), acid=acid), facts("delta_6_6_0000/bucket_00000", stripe(6)))
+    if reason is None:
+        assert planned(selection, known).names == ("base_0000006_v0000099",)
+    else:
+        with pytest.raises(RefusedError, match=f"db.t: {name}") as caught:
+            planned(selection, known)
+        assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    ("entries", "aborted"),
+    [
+        (("base_5/ delta_6_6_0000/ delete_delta_7_7_0000/",), ()),
+        (("base_5/ delta_6_9/",), (4, 7)),
+        (("000000_0", "delta_6_6_0000/ delta_7_7_0000/"), ()),
+        (("delta_6_6_0000/ delta_7_7_0000/",), (9,)),
+    ],
+)
+def test_what_a_reader_reads_is_what_a_major_takes(entries, aborted):
+    """Of the same lists: files, roles, and the aborted ids that may be among the rows."""
+    write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 9, (), aborted))
+    state = resolve(listing(entries), write_ids, ValidTxnList(99, (99,)), LayoutVersion.HIVE_4)
+    spec = TableSpec("db.t", (("a", "int"),), ColumnRule.NAME)
+    found, taken = everything(state, spec, LayoutVersion.HIVE_4, write_ids), selected(*entries, aborted=aborted)
+    assert found.major
+    assert (found.inserts, found.deletes, found.base_write_id) == (taken.inserts, taken.deletes, taken.base_write_id)
+    assert found.aborted == taken.aborted
+    with pytest.raises(RefusedError):
+        everything(
+            resolve(listing(["part-1", *entries]), write_ids, ValidTxnList(99, (99,)), LayoutVersion.HIVE_4),
+            spec,
+            LayoutVersion.HIVE_4,
+            write_ids,
+        )
 
 
 @pytest.mark.parametrize("events", [0, 1, 100])
