@@ -88,6 +88,7 @@ def test_good_output_passes(warehouse, table):
             for segment in bucket.segments
         } == actions
         attempt.verify()
+        assert attempt.verified.directories == attempt.plan().names
         assert list(attempt.location.glob(".compactor-1-a/out/*/bucket_00000"))
         attempt.compaction.discard()
 

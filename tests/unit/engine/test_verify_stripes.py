@@ -7,6 +7,7 @@ import pytest
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, encode
+from compactor.engine.results import Origin
 from compactor.engine.verify import stripes
 from compactor.errors import VerificationError
 from compactor.orc.events.deletes import DeleteEvents
@@ -163,3 +164,122 @@ def tail(*, before=None, values=10, stride=10_000):
         key_index=None if before is None else [before, before],
         metadata=SimpleNamespace(stripe_stats=[SimpleNamespace(columns=columns)] * 2),
     )
+
+
+def file_tail(*stripes, found, stride=10_000):
+    """A tail whose key columns have these minima and maxima, by stripe, and these in the file's statistics."""
+
+    def columns(span):
+        return [SimpleNamespace(integers=SimpleNamespace(minimum=span[0], maximum=span[1]))] * 6
+
+    return SimpleNamespace(
+        stripes=[None] * len(stripes),
+        stride=stride,
+        metadata=SimpleNamespace(stripe_stats=[SimpleNamespace(columns=columns(span)) for span in stripes]),
+        footer=SimpleNamespace(statistics=columns(found)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "right"),
+    [
+        (file_tail((1, 5), (3, 9), found=(1, 9)), True),
+        (file_tail((1, 5), (3, 9), found=(1, 5)), False),
+        (file_tail((1, 5), (3, 9), found=(3, 9)), False),
+        (file_tail((1, 5), (3, 9), found=(0, 9)), False),
+        (file_tail((1, 5), found=(0, 0), stride=0), True),
+        (file_tail(found=(0, 0)), True),
+    ],
+)
+def test_the_statistics_of_a_file_are_those_of_its_stripes(made, right):
+    """Where there are any: of a file without an index, or without stripes, nothing is said."""
+    if right:
+        check(tail=made)._file_statistics()
+    else:
+        with pytest.raises(VerificationError, match="file statistics of column 1"):
+            check(tail=made)._file_statistics()
+
+
+def rows_of(*numbers):
+    """Inserted rows of one write id with these row numbers."""
+    columns = (0, np.int32), (6, np.int64), (BUCKET, np.int32)
+    made = [np.full(len(numbers), value, dtype=kind) for value, kind in columns]
+    return KeyColumns(*made, np.array(numbers, dtype=np.int64), np.full(len(numbers), 6, dtype=np.int64))
+
+
+def tail_of_rows(*, rows, last, spans):
+    """The tail of a file with one stripe of such rows."""
+    columns = [None, *(SimpleNamespace(integers=SimpleNamespace(minimum=low, maximum=high)) for low, high in spans)]
+    return SimpleNamespace(
+        stripes=[SimpleNamespace(number_of_rows=rows)],
+        key_index=[RowKey(6, BUCKET, last)],
+        stripe_stats=lambda _index: columns,
+    )
+
+
+@pytest.mark.parametrize(
+    ("blocks", "tail", "said"),
+    [
+        ([(0, 1), (2, 3)], {}, None),
+        ([(0, 1), (1, 3)], {}, "keys don't ascend after row 2"),
+        ([(0, 2), (1, 3)], {}, "keys don't ascend after row 2"),
+        ([(0, 1), (3, 2)], {}, "keys don't ascend after row 2"),
+        ([(0, 1), (2, 3)], {"rows": 5}, "its tail says otherwise"),
+        ([(0, 1), (2, 3)], {"last": 4}, "its tail says otherwise"),
+        ([(0, 1), (2, 3)], {"row_id": (0, 2)}, "statistics that aren't those of its keys"),
+        ([(0, 1), (2, 3)], {"row_id": (1, 3)}, "statistics that aren't those of its keys"),
+    ],
+)
+def test_the_keys_of_a_recoded_stripe_are_judged_over_its_blocks(monkeypatch, blocks, tail, said):
+    """They ascend from block to block, too, end where the index says, and are as many and within what the tail says."""
+    spans = [(0, 0), (6, 6), (BUCKET, BUCKET), tail.get("row_id", (0, 3)), (6, 6)]
+    judge = check(tail=tail_of_rows(rows=tail.get("rows", 4), last=tail.get("last", 3), spans=spans))
+    monkeypatch.setattr(stripes._Check, "_decoded", lambda *_, **__: iter([rows_of(*block) for block in blocks]))
+    if said is None:
+        judge._recoded(0, None, keys_only=False)
+    else:
+        with pytest.raises(VerificationError, match=said):
+            judge._recoded(0, None, keys_only=False)
+
+
+def test_each_stripe_is_judged_by_how_it_came_about(monkeypatch):
+    """Its statistics always; a copied one beside its source, a recoded one by its keys, and by a checksum if it has one."""
+    judge = check()
+    judge._reader = None
+    judge._task.start = 4
+    judge._task.origins = (Origin("a", 7, 1), Origin(None, -1, 1), Origin(None, -1, 1, checksum=11))
+    asked = []
+    monkeypatch.setattr(stripes, "stripe_checksum", lambda *_: 11)
+    for name in ("_statistics", "_copied", "_recoded"):
+        monkeypatch.setattr(
+            judge.__class__, name, lambda _self, *found, _name=name, **how: asked.append((_name, *found))
+        )
+    monkeypatch.setattr(judge.__class__, "_events", lambda _self: "events")
+    judge.stripes()
+    assert asked == [
+        ("_statistics", 4),
+        ("_copied", 4, "a", 7),
+        ("_statistics", 5),
+        ("_recoded", 5, "events"),
+        ("_statistics", 6),
+        ("_recoded", 6, "events"),
+    ]
+    monkeypatch.setattr(stripes, "stripe_checksum", lambda *_: 12)
+    with pytest.raises(VerificationError, match="stripe 7 isn't the one whose values were compared"):
+        judge.stripes()
+
+
+@pytest.mark.parametrize("missing", [(), (5,), (5, 6)])
+def test_events_are_looked_for_between_the_keys_of_recoded_stripes(monkeypatch, missing):
+    """Of copied ones none; where one stripe doesn't tell its keys, anywhere."""
+    judge = check()
+    judge._task.start = 4
+    judge._task.origins = (Origin("a", 7, 1), Origin(None, -1, 1), Origin(None, -1, 1))
+    first, last = RowKey(5, BUCKET, 0), RowKey(8, BUCKET, 9)
+    bounds = {
+        4: StripeBounds(**(BOUNDS | {"first": RowKey(1, BUCKET, 0), "last": RowKey(9, BUCKET, 0)})),
+        5: StripeBounds(**(BOUNDS | {"first": first})),
+        6: StripeBounds(**(BOUNDS | {"last": last})),
+    }
+    monkeypatch.setattr(stripes, "stripe_bounds", lambda _tail, index: None if index in missing else bounds[index])
+    assert judge._recoded_span() == (None if missing else (first, last))
