@@ -575,6 +575,18 @@ def test_a_vanished_table_is_forgotten_with_its_write_ids(database, hive):
     assert (opened, "t") in hive.rows(components, "tc_txnid", "tc_table")
 
 
+@pytest.mark.parametrize(
+    ("agent", "ours"), [(f"compactor-there-{'0' * 32}-1", True), ("hive-worker-7", False), (None, False)]
+)
+def test_an_aborted_write_tells_whether_a_worker_of_ours_opened_it(database, hive, agent, ours):
+    """By the agent of its transaction: what ours left unpublished is known by name."""
+    txn, _ = hive.fail_write(silent=0)
+    txns = database.schema.txns
+    hive.change(update(txns).where(txns.c.txn_id == txn).values(txn_agent_info=agent))
+    ((row, _),) = Aborts(database).may_write(T, LATE_MS)
+    assert row.is_ours is ours
+
+
 def test_an_aborted_compaction_is_an_aborted_write(database_4, hive_4):
     """What a dead compaction may have left is found by its component."""
     queue = Queue(database_4)
