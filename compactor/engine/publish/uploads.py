@@ -92,11 +92,10 @@ class UploadPublisher:
 
         try:
             at_once(self._storage.side_by_side, [partial(one, item) for item in missing])
-        except FileNotFoundError:
+        except BaseException as error:
             self._give_up([item for _, _, item in prepared])
-            raise self._discarded() from None
-        except BaseException:
-            self._give_up([item for _, _, item in prepared])
+            if isinstance(error, FileNotFoundError):
+                raise self._discarded() from None
             raise
         return prepared
 

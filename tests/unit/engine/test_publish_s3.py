@@ -131,10 +131,13 @@ def test_delete_events_appear_before_rows(table, monkeypatch):
     assert [name.startswith("delete_delta_") for name in order] == [True, True, False, False]
 
 
-def test_publishing_may_be_repeated(table):
-    """What is there already, and is ours, counts as done."""
+def test_publishing_may_be_repeated(table, monkeypatch):
+    """What is there already, and is ours, counts as done: nothing is prepared for it."""
     attempt = ready(table)
-    assert publish(attempt) == publish(attempt)
+    first = publish(attempt)
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Storage, "prepare", None)
+        assert publish(attempt) == first
     attempt.commit()
     assert table.read() == table.rows
 
@@ -279,8 +282,9 @@ def test_a_store_that_answers_neither_question(table, monkeypatch):
 
 
 @pytest.mark.parametrize("failed", [0, 3])
-def test_copies_that_were_prepared_go_with_one_that_fails(table, monkeypatch, failed):
-    """What went wrong is told as it was, and nothing is left in the store."""
+@pytest.mark.parametrize("error", [PermissionError("not this one"), FileNotFoundError("its source is gone")], ids=repr)
+def test_copies_that_were_prepared_go_with_one_that_fails(table, monkeypatch, failed, error):
+    """What went wrong is told as it was, or that all was discarded, and nothing is left in the store."""
     attempt = ready(table, CompactionKind.MINOR)
     prepare, lock, done = S3Storage.prepare, threading.Lock(), []
 
@@ -289,12 +293,12 @@ def test_copies_that_were_prepared_go_with_one_that_fails(table, monkeypatch, fa
             done.append(where)
             fails = len(done) == failed + 1
         if fails:
-            raise PermissionError("not this one")
+            raise error
         return prepare(self, *where)
 
     monkeypatch.setattr(S3Storage, "prepare", one_fails)
     before = table.objects()
-    with pytest.raises(PermissionError, match="not this one"):
+    with pytest.raises(CancelledError if isinstance(error, FileNotFoundError) else PermissionError):
         publish(attempt)
     assert table.objects() == before
     assert table.uploads() == []
