@@ -1,5 +1,6 @@
 """Older rows in the table's current columns: by name, wider, or refused."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +9,11 @@ from compactor.acid.columns import ColumnRule
 from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
+from compactor.orc.reading.arrow import arrow_type
 from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
 from compactor.orc.writing.output import OutputFormat, compatible
-from compactor.orc.writing.schema_evolution import widens_float
+from compactor.orc.writing.schema_evolution import conversion, widens_float
 from compactor.reasons import Reason
 from tests import strategies
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened, rows_of
@@ -61,6 +63,7 @@ def recoded(before, after, values):
         ("a:char(5)", "a:string", ("ab   ",), ("ab",)),
         ("a:char(3)", "a:char(5)", ("ab ",), ("ab   ",)),
         ("a:char(3)", "a:varchar(3)", ("ab ",), ("ab",)),
+        ("a:varchar(3)", "a:char(3)", ("abc",), ("abc",)),
         ("a:string", "a:varchar(3)", ("üab",), ("üab",)),
         ("a:string", "a:char(4)", ("ab",), ("ab  ",)),
         ("s:struct<x:int,y:string>", "s:struct<y:string,z:int,x:bigint>", ((1, "y"),), (("y", None, 1),)),
@@ -86,6 +89,23 @@ def test_what_fits_is_converted(old, new, before, after):
     """Added columns are NULL, order doesn't matter, wider types hold the same values; NULL stays NULL."""
     nothing = tuple(None for _ in before)
     assert evolved(old, new, [before, nothing, before]) == [after, tuple(None for _ in after), after]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values"),
+    [
+        ("map<string,int>", "map<string,bigint>", [[("a", 1)], [("b", 2), ("c", 3)], None]),
+        ("array<int>", "array<bigint>", [[1], [2, 3], None]),
+        ("struct<x:int>", "struct<x:bigint>", [{"c2": 1}, {"c2": 2}, None]),
+    ],
+)
+def test_a_part_of_a_batch_is_converted(old, new, values):
+    """Where a batch was cut, values lie behind others that don't count."""
+    before, after = parse_hive_type(f"struct<a:{old}>"), parse_hive_type(f"struct<a:{new}>")
+    rows = [{"c1": value} for value in values]
+    whole, made = pa.array(rows, arrow_type(before, 0)), conversion(before, after, "f", 0, ColumnRule.NAME)
+    for cut in range(len(rows)):
+        assert made.array(whole.slice(cut)).to_pylist() == rows[cut:]
 
 
 @pytest.mark.parametrize(
