@@ -14,6 +14,7 @@ from compactor.handles import MemoryReader
 from compactor.orc.events.keys import acid_stats, parse_key_index, stripe_bounds
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.writing.copied import difference
 from compactor.orc.writing.output import OutputFormat, common_calendar, compatible
 from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
@@ -398,3 +399,23 @@ def test_bounds_of_the_output_are_those_of_the_sources():
     sink, _ = spliced([acid_file(events(1, 3)), acid_file(events(4, 2))])
     _, tail = opened(sink.getvalue())
     assert [stripe_bounds(tail, index).write_id for index in (0, 1)] == [(1, 1), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda tail: setattr(tail.stripes[0], "data_length", tail.stripes[0].data_length + 1), "as long as"),
+        (lambda tail: setattr(tail.stripes[0], "number_of_rows", 1), "as long as"),
+        (lambda tail: setattr(tail.metadata.stripe_stats[0].columns[1], "number_of_values", 7), "the statistics of"),
+        (lambda tail: setattr(tail.stripes[0], "offset", tail.stripes[0].offset + 1), "the bytes of"),
+        (lambda tail: None, None),
+    ],
+)
+def test_a_copied_stripe_is_held_against_its_source(change, words):
+    """Lengths, rows, statistics, first and last bytes."""
+    data = plain_file(row_type([("n", "int")]), [(n,) for n in range(100)])
+    source, source_tail = opened(data)
+    copy, tail = opened(data)
+    change(tail)
+    found = difference(copy, tail, 0, source, source_tail, 0)
+    assert found is None if words is None else words in found
