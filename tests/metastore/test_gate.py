@@ -112,7 +112,7 @@ def test_a_claim_waits_for_others_only_where_jobs_are_counted(database, jobs):
     locking = []
 
     def look(_connection, _cursor, statement, *_):
-        if statement.upper().startswith("UPDATE") and counter.table.name in statement.upper():
+        if statement.upper().startswith("UPDATE") and counter.table.name.upper() in statement.upper():
             locking.append(statement)
 
     gate = judge(
