@@ -17,7 +17,7 @@ from compactor.parquet import fields, recoding, thrift
 from compactor.parquet.assembly import indexes
 from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
-from compactor.parquet.joining import join
+from compactor.parquet.joining import join, require_values
 from compactor.parquet.pages import pages
 from compactor.parquet.soundness import require_sound
 from compactor.reasons import Reason
@@ -392,6 +392,17 @@ def test_encodings_stay(encoding):
     assert encoding in numbers
     assert "RLE_DICTIONARY" not in numbers
     assert "RLE_DICTIONARY" in texts
+
+
+def test_what_would_be_encoded_anew_is_decoded_before():
+    """So that a bad file stays apart and its neighbours don't fail with it; what is only copied isn't decoded."""
+    data = bytearray(written(simple(0), compression="snappy", use_dictionary=False, write_page_checksum=True))
+    require_values(piece(bytes(data), recode=True))
+    found = opened(bytes(data)).metadata.row_group(0).column(0)
+    data[found.data_page_offset + found.total_compressed_size // 2] ^= 0xFF
+    require_values(piece(bytes(data), recode=False))
+    with pytest.raises(CorruptFileError):
+        require_values(piece(bytes(data), recode=True))
 
 
 def test_a_wrong_checksum_is_found_when_a_page_is_decoded():
