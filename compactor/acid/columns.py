@@ -32,8 +32,8 @@ def column_rule(setting: str, layout: LayoutVersion, parameters: Mapping[str, st
     """
     The rule of a site's readers for a table.
 
-    Hive hands the properties of a table and its SerDe to their readers where their configuration has none of that name. HiveConf 4 has
-    `orc.force.positional.evolution`, and 3.1 doesn't.
+    Hive hands the properties of a table and its SerDe to their readers where the readers' configuration has none of
+    that name. HiveConf 4 has `orc.force.positional.evolution`, and 3.1 doesn't.
 
     Args:
         setting: `readers.orc_columns`; `auto` is what the release does as it is delivered.

@@ -128,14 +128,15 @@ def _why_read_otherwise(table: Described, layout: LayoutVersion) -> Skip | None:
 
     Source: Hive's Utilities.copyTableJobPropertiesToConf, getHeaderCount.
     """
+    parameters = table.reader_parameters
     for key, delivered in _AS_DELIVERED[layout].items():
-        value = table.reader_parameters.get(key, delivered)
+        value = parameters.get(key, delivered)
         if value.strip().lower() != delivered:
             why = f"{table.full_name}: {key} is {value}: its readers find values in ORC files in a way that isn't followed"
             return Skip(Reason.BAD_PROPERTY, why)
     if layout is not LayoutVersion.HIVE_3 or (table.insert_only and table.input_format == TEXT_INPUT):
         return None
-    if (skipped := lines_skipped(table.reader_parameters.items())) is None:
+    if (skipped := lines_skipped(parameters.items())) is None:
         return None
     why = f"{table.full_name}: {skipped}: of every file, ORC too, Hive 3.1 leaves out so many rows (HIVE-24827); in other files they would be others"
     return Skip(Reason.UNSUPPORTED_FORMAT, why)

@@ -1,6 +1,7 @@
 """Queue entries as workers leave them along their way."""
 
 from compactor.acid.compaction import CompactionKind
+from compactor.errors import OutcomeUnknownError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.txn.transactions import Transactions
 from tests.metastore.actor import T
@@ -21,3 +22,16 @@ def working(database, entity=T, worker="compactor-edge-1", write_id=5):
     txn_id = Transactions(database).open_compaction("ann", "edge") if database.schema.hive_4 else None
     Queue(database).set_compactor_state(entry, txn_id, write_id, "ann")
     return entry, txn_id
+
+
+def without_an_answer(database, monkeypatch, *, happened):
+    """The next change of the database gets no answer, whether it `happened` or not."""
+    write = database.write
+
+    def unanswered(change):
+        monkeypatch.undo()
+        if happened:
+            write(change)
+        raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(database, "write", unanswered)

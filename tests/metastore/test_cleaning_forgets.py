@@ -3,12 +3,13 @@
 import pytest
 from sqlalchemy import column, insert, table, update
 
-from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.errors import OwnershipLostError
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
 from tests.metastore.actor import P, T
+from tests.metastore.entries import without_an_answer
 from tests.metastore.proofs import proof
 from tests.metastore.ready import compacted, judged
 
@@ -163,16 +164,9 @@ def test_cleaned_twice_is_noticed(database, hive):
 def test_an_end_without_an_answer_is_looked_up(database, hive, monkeypatch, happened):
     """Its row in the history tells whether it happened, not another's; if it didn't, it is done once more."""
     entries = [Queue(database).entry(compacted(database, hive, name)[0]) for name in ("db.t", "db.u")]
-    cleaning, write = Cleaning(database), database.write
+    cleaning = Cleaning(database)
     cleaning.mark_cleaned(entries[0])
-
-    def unanswered(change):
-        monkeypatch.undo()
-        if happened:
-            write(change)
-        raise OutcomeUnknownError("no answer")
-
-    monkeypatch.setattr(database, "write", unanswered)
+    without_an_answer(database, monkeypatch, happened=happened)
     cleaning.mark_cleaned(entries[1])
     assert sorted(entry.id for entry in Queue(database).history()) == [entry.id for entry in entries]
     assert Queue(database).entries() == []

@@ -6,12 +6,12 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.write_ids import ValidTxnList
-from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.errors import OwnershipLostError
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.compaction_queue.queue import Queue, asked_to_stop
 from compactor.metastore.model import QueueState
 from tests.metastore.actor import P, T
-from tests.metastore.entries import MAJOR, MINOR, claimed, working
+from tests.metastore.entries import MAJOR, MINOR, claimed, without_an_answer, working
 from tests.metastore.proofs import LATE_MS, proof
 
 
@@ -51,17 +51,10 @@ def test_hive_3_is_told_of_a_failure(database, hive, end):
 @pytest.mark.parametrize("happened", [True, False])
 def test_an_end_without_an_answer_is_looked_up(database, monkeypatch, happened):
     """Its row in the history tells whether it happened, not another's; if it didn't, it is done once more."""
-    queue, write = Queue(database), database.write
+    queue = Queue(database)
     first, second = claimed(database), claimed(database, P)
     queue.mark_failed(first, "x")
-
-    def unanswered(change):
-        monkeypatch.undo()
-        if happened:
-            write(change)
-        raise OutcomeUnknownError("no answer")
-
-    monkeypatch.setattr(database, "write", unanswered)
+    without_an_answer(database, monkeypatch, happened=happened)
     queue.mark_failed(second, "x")
     assert sorted(entry.id for entry in queue.history()) == [first.id, second.id]
     assert queue.entries() == []

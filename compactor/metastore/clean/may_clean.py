@@ -62,7 +62,7 @@ class Observation:
         locks: those on its table or partition.
         seen: what had been listed in its directory before (Hive 3.1); None: it wasn't listed.
         own_open: its own transaction was open: the next observation is made anew.
-        free_since_ms: since when it waits at most for an earlier entry; None: it waits for something else.
+        free_since_ms: since when nothing but an earlier entry holds it back; None: something else does.
     """
 
     at_ms: int
@@ -249,8 +249,8 @@ class Environment:
         listed: on 3.1, what lies in the directories of entries that haven't been listed before, by id: None of one that
             can't be listed now. It was listed before the readers were read, so a reader that isn't among these lists
             later, and finds what was found here.
-        lists: whether entries that weren't reached with listing wait for it: whoever only shows what is held back
-            doesn't list.
+        lists: whether the caller lists directories, so that an entry whose directory wasn't reached yet waits for that;
+            a command that only shows what is held back doesn't list.
         retention_ms: how long files stay after the commit, for readers that open no transaction.
         listing_wait_ms: how much longer at most files stay while there is a lock: a reader that is listing when a
             directory vanishes may take all of it for empty.
@@ -277,9 +277,8 @@ def may_clean(
     """
     alike: dict[Entity, list[QueueEntry]] = {}
     for entry, _ in environment.ready:
-        if (
-            entry.location is None
-        ):  # a removal of a directory neither waits for a new object of that name nor holds it up
+        # a removal of a directory neither waits for a new object of that name nor holds it up
+        if entry.location is None:
             alike.setdefault(entry.entity, []).append(entry)
     judge = _of_hive_4 if environment.hive_4 else _of_hive_3
     judged, observations = [], {}

@@ -53,11 +53,11 @@ class Retry(Enum):
     """When an entry that was given back is tried again."""
 
     AT_ONCE = auto()
-    """Nothing is wrong with it: whoever is free takes it. Also of an entry that has ended."""
+    """Nothing is wrong with the entry, and the next free worker takes it. Also of an entry that has ended."""
     IN_TURN = auto()
     """Another entry or a statement comes first, or there is no room: it waits by itself, and nothing is counted."""
     WHEN_THERE = auto()
-    """What it needs can't be reached: whatever needs the same waits too, and nothing is counted."""
+    """A service or store can't be reached: all entries that need it wait, and nothing is counted."""
     ALONE = auto()
     """A session ended with it, which another entry may have caused: it is a suspect, and not counted."""
     COUNTED = auto()
@@ -107,7 +107,7 @@ class Outcome:
 
     @property
     def troubles(self) -> bool:
-        """Whether somebody should look: it failed, or is tried again after something broke down or wasn't there."""
+        """Whether an operator should look: the entry failed, or goes back after a breakdown or an unreachable store."""
         return self.end in {End.FAILED, End.LOST} or self.retry in {Retry.WHEN_THERE, Retry.ALONE, Retry.COUNTED}
 
     def lost(self, why: Exception) -> "Outcome":
