@@ -28,8 +28,8 @@ _PASSING: Final = frozenset(
     {Reason.DISK_FULL, Reason.QUOTA_EXCEEDED, Reason.LOCK_NOT_ACQUIRED, Reason.OPEN_FILE, Reason.ICEBERG_TABLE}
 )
 """
-Refusals caused by the surroundings: before anything was written, the entry waits until they pass, or, where it is left to
-Hive's own workers, for one of them.
+Refusals caused by the surroundings: before anything was written, the entry waits until they pass, or, where it is left
+to Hive's own workers, for one of them.
 """
 _MAY_BE_RENAMED: Final = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
 """Hive commits a rename in the catalog and in the queue one after the other, so a missing name is looked for again."""
