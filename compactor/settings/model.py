@@ -169,6 +169,15 @@ class Settings(BaseSettings):
             + _EACH_PROCESS
         )
 
+    @property
+    def rules_of_judging(self) -> object:
+        """What the Initiator's answers about an unchanged table depend on; two of them are compared."""
+        asked = self.initiator
+        return (
+            (asked.thresholds, asked.failed_threshold, asked.failed_retry_days),
+            (self.readers, self.limits, self.warehouse),
+        )
+
     def shown(self) -> dict[str, Any]:
         """The settings as plain values for people: secrets hidden."""
         plain = cast("dict[str, Any]", _plain_values(self.model_dump()))

@@ -115,7 +115,12 @@ class Initiator:
             return Cycle(f"nothing is queued: {unknown.sentence}", turn=False)
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
-            plan = self._reach.plan(services.now_ms(), paused, services.settings.initiator.full_scan_seconds)
+            settings = services.settings
+            plan = self._reach.plan(
+                services.now_ms(), paused, settings.initiator.full_scan_seconds, settings.rules_of_judging
+            )
+            if plan.anew:
+                self._quiet, self._refusals = Unchanged(), Refusals(services.queue)
             tally, look = self._cycle(held, plan, judge)
             if not (tally.left or tally.unread):
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there

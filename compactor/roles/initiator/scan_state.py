@@ -224,6 +224,8 @@ class Plan:
         left: those that an earlier cycle didn't reach, in the order in which it left them.
         paused: scopes in which nothing is judged now.
         handed_out: allocated write ids as an earlier look found them; None in the first cycle.
+        rules: the settings by which this cycle judges.
+        anew: the last full scan judged by other settings, or there was none.
     """
 
     start_ms: int
@@ -232,6 +234,8 @@ class Plan:
     left: Left
     paused: frozenset[str]
     handed_out: HandedOut | None
+    rules: object = None
+    anew: bool = True
 
     @property
     def full(self) -> bool:
@@ -253,14 +257,17 @@ class ScanState:
         self._left = Left()
         self._waited_for: frozenset[str] = frozenset()
         self._handed_out: HandedOut | None = None
+        self._rules: object = None
 
-    def plan(self, start_ms: int, paused: frozenset[str], full_scan_seconds: float) -> Plan:
+    def plan(self, start_ms: int, paused: frozenset[str], full_scan_seconds: float, rules: object = None) -> Plan:
         """
         Plan the next cycle. It is a full scan at first, when `full_scan_seconds` have passed since the last full scan
-        began, and when a pause is over for which a candidate was passed over.
+        began, when a pause is over for which a candidate was passed over, and when others than the settings `rules`
+        judged in the last full scan.
         """
-        resumed = bool(self._waited_for - paused)
-        full = resumed or self._last_full_ms is None or start_ms - self._last_full_ms >= full_scan_seconds * 1000
+        resumed, last = bool(self._waited_for - paused), self._last_full_ms
+        anew = last is None or self._rules != rules
+        full = anew or resumed or last is None or start_ms - last >= full_scan_seconds * 1000
         return Plan(
             start_ms,
             None if full else self._reached,
@@ -268,6 +275,8 @@ class ScanState:
             self._left,
             paused,
             self._handed_out,
+            rules,
+            anew,
         )
 
     def came(
@@ -302,6 +311,6 @@ class ScanState:
         )
         missed = plan.paused if passed_over else frozenset[str]()
         if plan.full:
-            self._last_full_ms, self._waited_for = plan.start_ms, missed
+            self._last_full_ms, self._waited_for, self._rules = plan.start_ms, missed, plan.rules
         else:
             self._waited_for |= missed

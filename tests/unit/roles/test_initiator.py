@@ -89,6 +89,38 @@ def test_a_changed_threshold_is_noticed(world):
     assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
+def test_changed_settings_are_applied_in_the_next_cycle(world):
+    """
+    Settings that a running daemon takes over count at once, also for partitions that were left alone: nobody waits for
+    the next full scan.
+    """
+    world.table(rows=3)
+    world.settle_time()
+    initiator = world.initiator()
+    assert initiator.run_once() == "full scan: queued 0 of 1 candidates, 1 listed"
+    assert initiator.run_once() == "queued 0 of 0 candidates, 0 listed"
+    world.configure(initiator={"thresholds": {"delta_count": 2}})
+    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    world.configure(initiator={"thresholds": {"delta_count": 2}, "interval_seconds": 7})
+    assert not initiator.run_once().startswith("full scan")
+
+
+def test_a_refusal_is_asked_anew_after_other_settings(world):
+    """What a limit refused is requested again when the limit was raised, and only then."""
+    world.table(rows=6)
+    world.settle_time()
+    few = {"thresholds": {"delta_count": 2}, "full_scan_seconds": 0.001, "interval_seconds": 0.001}
+    world.configure(initiator=few, limits={"scratch_bytes": 1})
+    initiator = world.initiator()
+    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    world.worker().run_once()
+    (entry,) = world.services.queue.history()
+    assert entry.error_message.startswith("limit-exceeded: ")
+    assert initiator.run_once().startswith("full scan: queued 0 of 1 candidates")
+    world.configure(initiator=few)
+    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+
+
 def test_a_partition_that_was_moved_is_listed_again(world):
     """Another location in the catalog is a change, with no write at all."""
     table = world.table(rows=0, partition_keys=[("p", "int")])
