@@ -88,7 +88,7 @@ class Session:
             settings = self.settings.database
             self._database = Database(
                 settings.url,
-                password=settings.secret(),
+                password=settings.secret,
                 read_only=not write,
                 connect_timeout_seconds=min(settings.connect_timeout_seconds, patience_seconds),
             ).connect()

@@ -14,7 +14,7 @@ from compactor.acid.columns import ColumnRule, column_rule
 from compactor.acid.compaction import LayoutVersion
 from compactor.control import Control
 from compactor.coordination import Alone, Coordinator, open_coordinator
-from compactor.log import about, get_logger, keep_secret
+from compactor.log import about, get_logger
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
@@ -112,11 +112,9 @@ class Services:
         Raises:
             SettingsError, UnreachableError, RefusedError: as `Database.connect` says.
         """
-        password = settings.database.secret()
-        keep_secret(password)
         database = Database(
             settings.database.url,
-            password=password,
+            password=settings.database.secret,
             connect_timeout_seconds=settings.database.connect_timeout_seconds,
             idle_transaction_seconds=settings.database.idle_transaction_seconds,
             connections=settings.connections,

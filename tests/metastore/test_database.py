@@ -19,6 +19,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects.base import Failure
 from compactor.metastore.db.dialects.sqlite import SQLite
 from compactor.reasons import Reason
+from compactor.settings.database import DatabaseSettings
 from tests.metastore.connections import message_of
 from tests.metastore.databases import require_schema, server_of
 from tests.metastore.servers import GUARDED, PASSWORD, postgres_server
@@ -80,6 +81,30 @@ def test_a_wrong_password_is_one_line_without_it(postgres):
     assert "authentication failed" in line
     assert "wrong-password-1" not in line
     assert "no Hive metastore tables" in message_of(Database(url, password=PASSWORD).connect, RefusedError)
+
+
+@pytest.mark.postgres
+def test_a_password_is_read_for_each_new_connection(altered_database, postgres, tmp_path):
+    """
+    A password that was replaced in its file is the one that the next connection uses, also of a database that is open;
+    an error meanwhile names the file, or that the server refused the login, and passes by itself.
+    """
+    name, file = str(altered_database).rpartition("/")[2], tmp_path / "password"
+    postgres.sql(name, f'GRANT SELECT ON "VERSION" TO {GUARDED}')
+    settings = DatabaseSettings(url=postgres.url(name, GUARDED), password_file=file)
+    file.write_text("wrong-password-1\n")
+    database = Database(settings.url, password=settings.secret)
+    assert "authentication failed" in message_of(database.connect, UnreachableError)
+    file.write_text(f"{PASSWORD}\n")
+    assert database.read(database.now_ms) > 0
+    for text_of_now, words in (("wrong-password-2\n", "authentication failed"), ("", f"{file} is empty")):
+        database.engine.dispose()
+        file.write_text(text_of_now)
+        line = message_of(lambda: database.read(database.now_ms), UnreachableError)
+        assert words in line
+        assert "wrong-password" not in line
+        file.write_text(f"{PASSWORD}\n")
+        assert database.read(database.now_ms) > 0
 
 
 @pytest.mark.postgres

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, insert, literal, select, update
 
-from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
+from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.db.dialects import address
 from compactor.metastore.db.dialects.embedded_file import EmbeddedFile
 from compactor.metastore.db.errors import Translation
@@ -43,7 +43,7 @@ class Database:
 
     Args:
         url: SQLAlchemy URL of a product in `dialects`, its driver left out.
-        password: put into the URL; never shown.
+        password: put into the URL, or asked for whenever a connection is made, since it may be replaced; never shown.
         create: make an embedded database if the file has no tables yet.
         read_only: nothing can be written; other processes may go on using an embedded database.
         connect_timeout_seconds: how long a server may take to answer; at least 2.
@@ -52,21 +52,22 @@ class Database:
         connections: in use at the same time at most; at least 1.
 
     Raises:
-        SettingsError: the URL can't be read, or names a product that isn't supported.
+        SettingsError: the URL can't be read, or names a product that isn't supported; as `password`.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        password: str | None = None,
+        password: str | Callable[[], str | None] | None = None,
         create: bool = False,
         read_only: bool = False,
         connect_timeout_seconds: float = 10,
         idle_transaction_seconds: float = 30,
         connections: int = CONNECTIONS,
     ) -> None:
-        self._url, self.dialect = address.parse(url, password)
+        self._secret = password if callable(password) else None
+        self._url, self.dialect = address.parse(url, password() if callable(password) else password)
         self._create = create
         self._read_only = read_only
         self._connect_timeout_seconds = connect_timeout_seconds
@@ -316,9 +317,21 @@ class Database:
         engine = create_engine(
             self.dialect.connecting(self._url), **self.dialect.options(self._connect_timeout_seconds), **pool
         )
+        if self._secret is not None:
+            event.listen(engine, "do_connect", partial(self._log_in, self._secret))
         self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
         event.listen(engine, "invalidate", lambda *_: self.handed_out.forget())
         return engine
+
+    def _log_in(self, secret: Callable[[], str | None], *arguments: Any) -> None:
+        *_, options = arguments
+        try:
+            password = secret()
+        except SettingsError as error:  # while its file is replaced
+            raise UnreachableError(f"metastore database {self} can't be reached: {error}") from error
+        if password is not None:
+            self.translating.hide(password)
+            options["password"] = password
 
     def _open_file(self) -> None:
         name = self._url.database

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError
 from sqlalchemy.exc import TimeoutError as NoneFreeError
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, SettingsError, UnreachableError
+from compactor.log import keep_secret
 from compactor.metastore.db.dialects import Dialect, Failure
 from compactor.words import one_line
 
@@ -25,7 +26,7 @@ class Translation:
 
     Args:
         name: of the database.
-        url: for the password that no message may hold.
+        url: its password, if any, is one that no message may hold.
         connections: the largest number of connections.
         wait_seconds: how long a thread waits for a connection.
     """
@@ -33,9 +34,15 @@ class Translation:
     def __init__(self, name: str, url: URL, dialect: Dialect, connections: int, wait_seconds: float) -> None:
         self._name = name
         self._url = url
+        self._hidden = {url.password} if url.password else set[str]()
         self._dialect = dialect
         self._connections = connections
         self._wait_seconds = wait_seconds
+
+    def hide(self, password: str) -> None:
+        """Let no message, and no line of the log, hold this password."""
+        self._hidden.add(password)
+        keep_secret(password)
 
     @contextmanager
     def __call__(self, *, committing: bool = False) -> Iterator[None]:
@@ -84,7 +91,6 @@ class Translation:
                 line = f"{one_line(text)} ({number})"
             case _:
                 line = one_line(error.orig)
-        password = self._url.password
-        if password:
-            line = line.replace(str(password), "***")
+        for password in self._hidden:
+            line = line.replace(password, "***")
         return line if len(line) <= 300 else line[:297] + "..."
