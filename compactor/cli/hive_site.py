@@ -383,7 +383,13 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
             f"{url.source} has no equivalent here: give {dialect.name}'s address by --metastore, such as {dialect.example}"
         )
     if named.tls:
-        notes.append("the metastore reaches its database by TLS: database.url needs the options of docs/metastore.md")
+        notes.append(
+            "the metastore reaches its database by TLS and looks at the certificate: database.url needs the options of docs/metastore.md"
+        )
+    if named.dropped:
+        notes.append(
+            f"options of {url.source} that mean nothing to this driver were left out: {', '.join(named.dropped)}"
+        )
     if dialect.untested:
         notes.append(never_run(dialect))
     name = user.value if user is not None else named.user

@@ -16,13 +16,15 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.cli.root import cli
 from compactor.errors import CompactorError, RefusedError, RetryableError, SettingsError, UnreachableError
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.dialects import address
 from compactor.metastore.db.dialects.base import Failure
+from compactor.metastore.db.dialects.postgresql import PostgreSQL
 from compactor.metastore.db.dialects.sqlite import SQLite
 from compactor.reasons import Reason
 from compactor.settings.database import DatabaseSettings
 from tests.metastore.connections import message_of
 from tests.metastore.databases import require_schema, server_of
-from tests.metastore.servers import GUARDED, PASSWORD, postgres_server
+from tests.metastore.servers import GUARDED, PASSWORD, USER, postgres_server
 
 
 def test_the_schema_is_recognised_by_its_tables(database):
@@ -105,6 +107,20 @@ def test_a_password_is_read_for_each_new_connection(altered_database, postgres, 
         assert "wrong-password" not in line
         file.write_text(f"{PASSWORD}\n")
         assert database.read(database.now_ms) > 0
+
+
+@pytest.mark.postgres
+def test_a_metastore_in_a_schema_of_its_own(altered_database, postgres):
+    """An address that came from a Java driver's with `currentSchema` finds the tables there, and only that one."""
+    name = str(altered_database).rpartition("/")[2]
+    postgres.sql(name, "ALTER SCHEMA public RENAME TO warehouse")
+    rest = postgres.url(name).partition(":")[2]
+    assert "no Hive metastore tables" in message_of(Database(f"postgresql:{rest}").connect, RefusedError)
+    options, _, dropped = PostgreSQL.from_jdbc_options({"currentSchema": "warehouse"})
+    url = address.written(PostgreSQL, f"{USER}@", rest.rpartition("@")[2].partition("/")[0], name, options)
+    with Database(url) as database:
+        assert not dropped
+        assert database.schema.hive_4
 
 
 @pytest.mark.postgres

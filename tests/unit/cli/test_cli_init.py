@@ -45,6 +45,31 @@ def run(*args):
         ),
         ("jdbc:mysql://db:3306/hive?createDatabaseIfNotExist=true", "hive", "mysql://hive@db:3306/hive"),
         ("jdbc:mariadb://db/hive?user=ann", None, "mysql://ann@db/hive"),
+        ("jdbc:mysql://db/h?sslMode=DISABLED", "a", "mysql://a@db/h?ssl_disabled=true"),
+        ("jdbc:mysql://db/h?sslMode=PREFERRED&amp;password=x", "a", "mysql://a@db/h"),
+        ("jdbc:mysql://db/h?sslMode=REQUIRED", "a", "mysql://a@db/h?ssl_check_hostname=false"),
+        ("jdbc:mysql://db/h?sslMode=VERIFY_IDENTITY", "a", "mysql://a@db/h?ssl_check_hostname=false"),
+        (
+            "jdbc:mysql://db/h?useSSL=true&amp;requireSSL=true&amp;verifyServerCertificate=false",
+            "a",
+            "mysql://a@db/h?ssl_check_hostname=false",
+        ),
+        ("jdbc:mariadb://db/h?sslMode=trust", "a", "mysql://a@db/h?ssl_check_hostname=false"),
+        (
+            "jdbc:mariadb://db/h?sslMode=verify-ca&amp;serverSslCert=/etc/ca.pem",
+            "a",
+            "mysql://a@db/h?ssl_ca=%2Fetc%2Fca.pem&ssl_check_hostname=false",
+        ),
+        (
+            "jdbc:mariadb://db/h?sslMode=verify-full&amp;serverSslCert=file:/etc/ca.pem",
+            "a",
+            "mysql://a@db/h?ssl_ca=%2Fetc%2Fca.pem",
+        ),
+        (
+            "jdbc:postgresql://db/m?sslmode=verify-full&amp;sslrootcert=/ca.pem&amp;currentSchema=hive",
+            "a",
+            "postgresql://a@db/m?sslmode=verify-full&sslrootcert=%2Fca.pem&options=-csearch_path%3Dhive",
+        ),
         ("jdbc:oracle:thin:@//db:1521/meta.example.org", "hive", "oracle://hive@db:1521/meta.example.org"),
         ("jdbc:oracle:thin:ann/pw@db/META:dedicated", None, "oracle://ann@db/META"),
         ("jdbc:oracle:thin:@tcps://db:2484/M?wallet_location=/w", "h", "oracle://h@db:2484/M?protocol=tcps"),
@@ -142,6 +167,18 @@ def test_settings_in_hives_units(tmp_path, properties, expected):
         ),
         ({"hive.zookeeper.quorum": "a,b:1", "hive.zookeeper.client.port": "9"}, "zookeeper.hosts names it: a:9,b:1"),
         ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?useSSL=true"}, "needs the options of docs/metastore.md"),
+        (
+            {"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?sslMode=VERIFY_CA"},
+            "needs the options of docs/metastore.md",
+        ),
+        (
+            {"javax.jdo.option.ConnectionURL": "jdbc:postgresql://d/h?loggerLevel=x&amp;currentSchema=a%20b"},
+            "mean nothing to this driver were left out: loggerLevel, currentSchema",
+        ),
+        (
+            {"javax.jdo.option.ConnectionURL": "jdbc:mysql://d/h?createDatabaseIfNotExist=true&amp;password=s3cret"},
+            "were left out: createDatabaseIfNotExist, password",
+        ),
         (
             {"javax.jdo.option.ConnectionURL": "jdbc:postgresql://d/h?ssl=true"},
             "needs the options of docs/metastore.md",

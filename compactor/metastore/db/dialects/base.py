@@ -43,8 +43,9 @@ class JdbcAddress(NamedTuple):
 
     Args:
         servers: `host` or `host:port`, or several with commas between them.
-        options: those that mean the same in an address of ours, by our names.
-        tls: whether it asks for TLS by an option that means nothing in ours.
+        options: what its options mean in an address of ours, by our names.
+        tls: whether it asks for more of TLS than those say.
+        dropped: names of its options that mean nothing in ours.
     """
 
     user: str
@@ -52,6 +53,7 @@ class JdbcAddress(NamedTuple):
     database: str
     options: Mapping[str, str]
     tls: bool = False
+    dropped: tuple[str, ...] = ()
 
 
 class Failure(Enum):
@@ -93,8 +95,6 @@ class Dialect(ABC):
     """The extra of the package that installs the driver; empty: it is always installed."""
     jdbc: ClassVar[tuple[str, ...]] = ()
     """The product's names in JDBC's addresses."""
-    jdbc_options: ClassVar[frozenset[str]] = frozenset()
-    """Those options of such an address that mean the same in ours."""
     example: ClassVar[str]
     """An address, for messages."""
     several_servers: ClassVar[bool] = False
@@ -137,10 +137,14 @@ class Dialect(ABC):
         given = (one.partition("=") for one in (found["options"] or "").split("&"))
         if any("@" in value and name not in {"user", "password"} for name, _, value in given):
             return None  # all before the @ may be a user and a password
-        kept = {name: value for name, value in options.items() if name in cls.jdbc_options}
-        asks = any(options.get(name, "").lower() == "true" for name in ("ssl", "useSSL"))
-        user = options.get("user") or unquote(named["user"])
-        return JdbcAddress(user, found["servers"], found["database"], kept, asks and not kept)
+        user = options.pop("user", "") or unquote(named["user"])
+        kept, tls, dropped = cls.from_jdbc_options(options)
+        return JdbcAddress(user, found["servers"], found["database"], kept, tls, dropped)
+
+    @classmethod
+    def from_jdbc_options(cls, options: Mapping[str, str]) -> tuple[dict[str, str], bool, tuple[str, ...]]:
+        """What such an address's options, the user left out, mean in ours: as `JdbcAddress`'s last three."""
+        return {}, False, tuple(options)
 
     def connecting(self, url: URL) -> URL:
         """An address of ours as SQLAlchemy's dialect takes it."""

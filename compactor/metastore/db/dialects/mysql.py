@@ -9,7 +9,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import pymysql
@@ -168,6 +168,23 @@ class _StorableRemark(Remark):
         return storable
 
 
+_JDBC_TLS: Final = frozenset({"sslMode", "useSSL", "requireSSL", "verifyServerCertificate", "serverSslCert"})
+_ANY_CERTIFICATE: Final = {"ssl_check_hostname": "false"}
+_TLS: Final = {
+    "disable": {"ssl_disabled": "true"},
+    "disabled": {"ssl_disabled": "true"},
+    "trust": _ANY_CERTIFICATE,
+    "required": _ANY_CERTIFICATE,
+    "verify-ca": _ANY_CERTIFICATE,
+    "verify-full": _ANY_CERTIFICATE,
+    "verify-identity": _ANY_CERTIFICATE,
+}
+"""
+What the `sslMode` of MySQL's and MariaDB's Java drivers means in an address of ours, without the authority's file: theirs
+is a key store of Java's, which Python doesn't read. Then the connection is encrypted at least.
+"""
+
+
 class MySQL(Dialect):
     """MySQL and MariaDB by PyMySQL, at READ COMMITTED as Hive uses them."""
 
@@ -187,6 +204,20 @@ class MySQL(Dialect):
         Remark: _StorableRemark(128),
         Text: _StorableText(),
     }
+
+    @classmethod
+    def from_jdbc_options(cls, options: Mapping[str, str]) -> tuple[dict[str, str], bool, tuple[str, ...]]:
+        said = {name: value.lower() for name, value in options.items() if name in _JDBC_TLS}
+        mode = said.get("sslMode", "").replace("_", "-")
+        if not mode and said.get("useSSL") == "true" == said.get("requireSSL"):
+            mode = "verify-ca" if said.get("verifyServerCertificate", "true") == "true" else "required"
+        verifies = mode.startswith("verify-") or (not mode and said.get("useSSL") == "true")
+        authority = options.get("serverSslCert", "").removeprefix("file:")
+        kept = dict(_TLS.get(mode, {}))
+        if verifies and authority.startswith("/"):
+            kept = {"ssl_ca": authority} | (kept if mode == "verify-ca" else {})
+        tls = verifies and "ssl_ca" not in kept
+        return kept, tls, tuple(name for name in options if name not in said)
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
         seconds = max(2, round(connect_timeout_seconds))

@@ -1,6 +1,7 @@
 """PostgreSQL by psycopg 3."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import psycopg
@@ -40,7 +41,6 @@ class PostgreSQL(Dialect):
     schemes = ("postgresql", "postgres")
     driver = "psycopg"
     jdbc = ("postgresql",)
-    jdbc_options = frozenset({"sslmode", "sslrootcert"})
     example = "postgresql://hive@host:5432/metastore"
     several_servers = True
     grants_script = "deploy/sql/grants-postgresql.sql"
@@ -84,6 +84,16 @@ class PostgreSQL(Dialect):
         search = select(*table.c).where(*where, table.c[first] == given.c.one, table.c[second] == given.c.other)
         found = search.offset(0).lateral("found")
         return found, given.join(found, true()), ()
+
+    @classmethod
+    def from_jdbc_options(cls, options: Mapping[str, str]) -> tuple[dict[str, str], bool, tuple[str, ...]]:
+        kept = {name: options[name] for name in ("sslmode", "sslrootcert") if name in options}
+        meant = set(kept)
+        if re.fullmatch(r"[\w$,]+", schemas := options.get("currentSchema", "")):
+            kept["options"] = f"-csearch_path={schemas}"
+            meant.add("currentSchema")
+        tls = options.get("ssl", "").lower() == "true" and "sslmode" not in kept
+        return kept, tls, tuple(name for name in options if name not in meant | {"ssl"})
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:
         seconds = max(2, round(connect_timeout_seconds))
