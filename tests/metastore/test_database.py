@@ -109,6 +109,17 @@ def test_a_password_is_read_for_each_new_connection(altered_database, postgres, 
         assert database.read(database.now_ms) > 0
 
 
+@pytest.mark.parametrize("statement", ["SELECT 1 FROM nowhere", "SELECT absent FROM {}"])
+def test_tables_that_are_gone_are_a_metastore_that_cannot_be_reached(database, statement):
+    """As after an upgrade of Hive's schema: it is no fault of what was asked, and the error says what to do."""
+    table = database.engine.dialect.identifier_preparer.format_table(database.schema.txns)
+    line = message_of(
+        lambda: database.read(lambda connection: connection.exec_driver_sql(statement.format(table))), UnreachableError
+    )
+    assert "as after an upgrade of Hive's schema: " in line
+    assert line.endswith("; restart compactor when the upgrade is done")
+
+
 @pytest.mark.postgres
 def test_a_metastore_in_a_schema_of_its_own(altered_database, postgres):
     """An address that came from a Java driver's with `currentSchema` finds the tables there, and only that one."""

@@ -82,6 +82,11 @@ class Translation:
                 return UnreachableError(f"metastore database {self._name} can't be reached: {line}")
             case Failure.UNABLE:
                 return UnreachableError(f"metastore database {self._name} can't do it now: {line}")
+            case Failure.CHANGED:
+                return UnreachableError(
+                    f"metastore database {self._name} hasn't the tables any more that this process found there, as after an upgrade of Hive's schema: {line}; "
+                    "restart compactor when the upgrade is done"
+                )
             case Failure.OTHER:
                 return CompactorError(f"metastore database {self._name}: {line}")
 

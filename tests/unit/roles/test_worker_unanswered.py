@@ -41,6 +41,36 @@ def test_a_metastore_that_goes_away_is_waited_for(world, table, monkeypatch):
     assert world.states() == ["initiated"]
 
 
+def test_a_schema_that_is_upgraded_meanwhile_costs_no_entry(any_world):
+    """
+    Tables that are gone while Hive's schema is upgraded are a metastore that doesn't answer, and the sentence says what
+    to do: the attempt is undone afterwards, and its entry goes back.
+    """
+    world = any_world
+    table = world.table(rows=4, insert_only=True)
+    names, txns = world.names(table.location), world.database.schema.txns
+    quoted = world.database.engine.dialect.identifier_preparer.format_table(txns)
+
+    def rename(old: str, new: str) -> None:
+        with world.database.transaction() as connection:
+            connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+    world.at_step[steps.WORKER_STATE_STORED] = lambda: rename(quoted, "txns_of_before")
+    world.settle_time()
+    world.enqueue(T)
+    worker = world.worker()
+    sentence = worker.run_once()
+    world.at_step.clear()
+    rename("txns_of_before", quoted)
+    if "can't be undone yet" in sentence:
+        world.clock.forward(5)
+        sentence = worker.run_once()
+    assert ": given back: " in sentence
+    assert "as after an upgrade of Hive's schema" in sentence
+    assert world.states() == ["initiated"]
+    assert world.names(table.location) == names
+
+
 def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
     """
     It isn't mounted any more when the result should be committed, and the commit fails: what was published stays marked

@@ -64,6 +64,7 @@ class Failure(Enum):
     CREDENTIALS = "refused our user or password"
     UNREACHABLE = "no server"
     UNABLE = "has no room or means for it, or takes no writes for now"
+    CHANGED = "a table or column isn't there"
     OTHER = "other"
 
 

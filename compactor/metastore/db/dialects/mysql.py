@@ -62,6 +62,8 @@ _CONFLICT: Final = frozenset({1020, 1205, 1213, 1317, 1412, 1614, 1969, 3024, 30
 Deadlock and time-out of a lock; a Galera node's refusal at the commit, which is a deadlock too; a statement cancelled
 by an administrator or a limit; a table altered meanwhile.
 """
+_CHANGED: Final = frozenset({1054, 1146})
+"""A column or a table isn't there."""
 _UNABLE: Final = frozenset(
     {1021, 1026, 1030, 1037, 1038, 1040, 1041, 1047, 1114, 1135, 1203, 1206, 1226, 1290, 1792, 1836, 3032, 3100, 9001}
 )
@@ -403,6 +405,7 @@ class MySQL(Dialect):
             (_UNREACHABLE, Failure.UNREACHABLE),
             (_CONFLICT, Failure.CONFLICT),
             (_UNABLE, Failure.UNABLE),
+            (_CHANGED, Failure.CHANGED),
             (LOST, Failure.LOST),
         )
         return meaning_of(code_of(error.orig), meanings, error)

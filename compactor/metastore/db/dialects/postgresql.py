@@ -183,6 +183,8 @@ class PostgreSQL(Dialect):
             "57014",
         }:
             return Failure.CONFLICT
+        if state in {"42P01", "42703"}:
+            return Failure.CHANGED
         if state == "25006" or state.startswith(("53", "58")):  # a standby, no room or memory, its files can't be read
             return Failure.UNABLE
         if error.connection_invalidated or state == "25P03" or state.startswith(("08", "57P")):

@@ -90,4 +90,6 @@ class SQLite(Dialect):
             return Failure.UNREACHABLE  # in WAL mode a user who only reads must be able to write beside the file
         if "disk is full" in message or "disk I/O error" in message:
             return Failure.UNABLE
+        if "no such table" in message or "no such column" in message:
+            return Failure.CHANGED
         return Failure.OTHER
