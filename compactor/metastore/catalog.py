@@ -17,6 +17,7 @@ from sqlalchemy import (
     bindparam,
     func,
     literal,
+    or_,
     select,
     union_all,
 )
@@ -236,6 +237,14 @@ class Catalog:
         ):
             found.setdefault(Entity(database, table), ({}, {}))[number][key] = value or ""
         return found
+
+    def parameter_names(self, parts: Collection[str]) -> set[str]:
+        """The names of all tables' and databases' parameters that contain one of these parts, in any case."""
+        owned = (self._schema.table_params.c.param_key, self._schema.database_params.c.param_key)
+        selects = [
+            select(key).distinct().where(or_(*(func.lower(key).like(f"%{part}%") for part in parts))) for key in owned
+        ]
+        return self._database.glance(lambda connection: set(connection.scalars(union_all(*selects))))
 
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""

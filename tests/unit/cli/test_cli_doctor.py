@@ -48,6 +48,7 @@ def test_all_is_well(free):
         "daemons": "warning",
         "Hive": "ok",
         "tables": "ok",
+        "names": "ok",
         "columns": "ok",
         "store": "ok",
         "port": "ok",
@@ -201,24 +202,61 @@ def test_hives_own_initiator_is_noticed(free):
     assert told(free, "Hive")[1] == ("ok", "Hive's own Initiator queued nothing within 3 days", None)
 
 
+def put(database, of, key, value):
+    """Set a property of those tables, or databases."""
+    parameters, owner, where = of
+    row = select(owner, literal(key), literal(value)).where(where)
+    database.write(lambda connection: connection.execute(insert(parameters).from_select(list(parameters.c), row)))
+
+
+SLIPS = """
+worker: {pool: etl, pools: {night: 1}}
+windows:
+  blackouts:
+    - {name: close, tables: [shop.orders, shoq.*], start: "01:00", end: "02:00"}
+  maintenance:
+    - {name: late, tables: [shop.ordres, "*.even*"], pools: [nigth, night, default, web], start: "01:00", end: "02:00"}
+control:
+  budgets:
+    - {name: few, pools: [elt], jobs: 1}
+"""
+NAMED = {
+    "windows.blackouts: close names shoq.*, which no transactional table fits (did you mean shop?)",
+    "windows.maintenance: late names shop.ordres, which no transactional table fits (did you mean orders?)",
+    "windows.maintenance: late names pool nigth, which no worker and no table has (did you mean night?)",
+    "control.budgets: few names pool elt, which no worker and no table has (did you mean etl or default?)",
+    "property compactorthreshold.hive.compactor.delta.num.threshhold of 1 table, such as shop.orders, isn't read by anybody",
+    "property No_Auto_Compation of 2 tables, such as shop.events, isn't read by anybody",
+}
+
+
+def test_names_that_name_nothing_are_told(free):
+    """Slips in patterns, pools and properties, with the name that is near; what is there, or Hive's own, isn't told."""
+    with free.config.open("a", encoding="utf-8") as file:
+        file.write(SLIPS)
+    with free.open() as database:
+        schema, tbls, dbs = database.schema, database.schema.tbls.c, database.schema.dbs.c
+        of_table = schema.table_params, tbls.tbl_id, tbls.tbl_name == "orders"
+        put(database, of_table, "compactorthreshold.hive.compactor.delta.num.threshhold", "3")
+        put(database, of_table, "compactorthreshold.hive.compactor.delta.pct.threshold", "3")
+        put(database, of_table, "compactor.mapreduce.map.memory.mb", "3")
+        put(database, of_table, "hive.compactor.worker.pool", "web")
+        put(database, (schema.database_params, dbs.db_id, dbs.name == "shop"), "No_Auto_Compation", "true")
+    assert {sentence for standing, sentence, _ in told(free, "names") if standing == "warning"} == NAMED
+
+
 def test_tables_that_are_left_alone_are_told(free):
     """As the Initiator reads the property: in either case of its key, and the database's decides; some are named."""
     assert told(free, "tables") == [("ok", "none has no_auto_compaction", None)]
     with free.open() as database:
         schema = database.schema
         tbls, dbs = schema.tbls.c, schema.dbs.c
-
-        def put(parameters, owner, where, key, value):
-            names = list(parameters.c)
-            row = select(owner, literal(key), literal(value)).where(where)
-            database.write(lambda connection: connection.execute(insert(parameters).from_select(names, row)))
-
-        put(schema.table_params, tbls.tbl_id, tbls.tbl_name == "orders", "NO_AUTO_COMPACTION", "TRUE")
-        put(schema.table_params, tbls.tbl_id, tbls.tbl_name == "events", "No_Auto_Compaction", "true")
-        put(schema.table_params, tbls.tbl_id, tbls.tbl_name == "plain", "no_auto_compaction", "true")
+        put(database, (schema.table_params, tbls.tbl_id, tbls.tbl_name == "orders"), "NO_AUTO_COMPACTION", "TRUE")
+        put(database, (schema.table_params, tbls.tbl_id, tbls.tbl_name == "events"), "No_Auto_Compaction", "true")
+        put(database, (schema.table_params, tbls.tbl_id, tbls.tbl_name == "plain"), "no_auto_compaction", "true")
         said = "no Initiator queues 1 table with no_auto_compaction: shop.orders; compactor enqueue does"
         assert told(free, "tables") == [("ok", said, None)]
-        put(schema.database_params, dbs.db_id, dbs.name == "shop", "no_auto_compaction", "true")
+        put(database, (schema.database_params, dbs.db_id, dbs.name == "shop"), "no_auto_compaction", "true")
     assert "queues 2 tables with no_auto_compaction: shop.events, shop.orders;" in told(free, "tables")[0][1]
 
 

@@ -23,6 +23,7 @@ import click
 from compactor.acid.columns import ColumnRule, column_rule
 from compactor.acid.compaction import LayoutVersion
 from compactor.cli import control_records, hive_site, units
+from compactor.cli.commands.setup.unknown_names import unknown_names
 from compactor.cli.hive_settings import deviations
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
@@ -36,6 +37,7 @@ from compactor.metastore.db.serving import shortcomings
 from compactor.metastore.model import QueueEntry
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
+from compactor.roles.pauses import workers_of
 from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.java import require_java
 from compactor.spark.probe import seen_from_here
@@ -145,6 +147,7 @@ def _examined(
     yield from _guarded("daemons", lambda: daemons(session))
     yield from _guarded("Hive", lambda: [*hives_workers(session), *hives_initiator(session)])
     yield from _guarded("tables", lambda: left_alone(session))
+    yield from _guarded("names", lambda: names(session))
     yield columns(session.settings.readers.orc_columns, database.schema.version)
     locations = _locations(session)
     for location in locations:
@@ -365,6 +368,24 @@ def left_alone(session: Session) -> list[Finding]:
         return [Finding("tables", Standing.OK, f"none has {NO_AUTO_COMPACTION_KEY}")]
     said = f"no Initiator queues {plural(len(off), 'table')} with {NO_AUTO_COMPACTION_KEY}: {_listed(off)}"
     return [Finding("tables", Standing.OK, f"{said}; compactor enqueue does")]
+
+
+def names(session: Session) -> list[Finding]:
+    """Which names in the settings and in tables' properties name nothing."""
+    clashes = unknown_names(session.settings, Catalog(session.database()), _pools_served(session))
+    return [Finding("names", Standing.WARNING, one.said, one.remedy) for one in clashes] or [
+        Finding("names", Standing.OK, "each pattern, pool and property names something")
+    ]
+
+
+def _pools_served(session: Session) -> set[str]:
+    """The pools of the daemons that are alive; none where that isn't known."""
+    try:
+        with control_records.coordinator(session) as found:
+            workers = workers_of(seen for seen in found.members() if seen.alive)
+    except CompactorError:
+        return set()
+    return {pool for one in workers for pool in one.pools or ()}
 
 
 def _listed(names: Sequence[str]) -> str:

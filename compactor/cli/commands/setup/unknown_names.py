@@ -1,0 +1,94 @@
+"""
+Names that name nothing, for `compactor doctor`: patterns of tables and pools in the settings, and tables' properties that
+are nearly one of those that a compaction goes by. A slip there is silent: the blackout covers nothing, the threshold
+stays as it is.
+"""
+
+import difflib
+from collections.abc import Collection, Iterator
+
+from compactor.cli.hive_site import Clash
+from compactor.cli.naming.target import did_you_mean
+from compactor.metastore.catalog import Catalog
+from compactor.name_patterns import fits
+from compactor.planning.thresholds import (
+    DELTA_COUNT_KEY,
+    DELTA_RATIO_KEY,
+    NO_AUTO_COMPACTION_KEY,
+    NO_CLEANUP_KEY,
+    QUARANTINE_HOURS_KEY,
+)
+from compactor.roles.pauses import POOL_KEY
+from compactor.settings import Settings
+from compactor.settings.control import Selected
+from compactor.words import plural
+
+PROPERTIES = (
+    DELTA_COUNT_KEY,
+    DELTA_RATIO_KEY,
+    NO_AUTO_COMPACTION_KEY,
+    NO_CLEANUP_KEY,
+    QUARANTINE_HOURS_KEY,
+    POOL_KEY,
+)
+_PARTS = ("comp", "clean")
+"""What a slip in the name of any of them leaves, mostly."""
+_NEAR = 0.85
+"""How near a property's name is that is meant to be one of them; Hive has others, such as `compactor.mapreduce…`."""
+_DEFAULT = "default"
+
+
+def unknown_names(settings: Settings, catalog: Catalog, served: Collection[str]) -> list[Clash]:
+    """
+    What each such name was meant to be, if one is near.
+
+    Args:
+        served: pools that a daemon serves.
+    """
+    return [*_selected(settings, catalog, served), *_properties(catalog)]
+
+
+def _selected(settings: Settings, catalog: Catalog, served: Collection[str]) -> Iterator[Clash]:
+    rules: list[tuple[str, Selected]] = [
+        *(("windows.maintenance", item) for item in settings.windows.maintenance),
+        *(("windows.blackouts", item) for item in settings.windows.blackouts),
+        *(("control.budgets", item) for item in settings.control.budgets),
+    ]
+    pools = {_DEFAULT, *served, *settings.worker.pools, *([settings.worker.pool] if settings.worker.pool else [])}
+    if any(rule.pools for _, rule in rules):
+        of_tables = catalog.parameters_of_tables((POOL_KEY,)).values()
+        pools |= {value for both in of_tables for parameters in both for value in parameters.values()}
+    databases = catalog.databases() if any(rule.tables for _, rule in rules) else []
+    for key, rule in rules:
+        for pattern in rule.tables:
+            database, _, table = pattern.lower().partition(".")
+            if not catalog.any_table_like(database, table):
+                named = next((name for name in databases if fits(name, database)), None)
+                near = did_you_mean(table, catalog.table_names(named)) if named else did_you_mean(database, databases)
+                yield Clash(f"{key}: {rule.name} names {pattern}, which no transactional table fits{near}", _OR_NOT_YET)
+        for pool in rule.pools:
+            if pool not in pools:
+                near = did_you_mean(pool, sorted(pools))
+                yield Clash(
+                    f"{key}: {rule.name} names pool {pool}, which no worker and no table has{near}", _OR_NOT_YET
+                )
+
+
+_OR_NOT_YET = "correct it, unless what it names is still to come: so it covers nothing"
+
+
+def _properties(catalog: Catalog) -> Iterator[Clash]:
+    read = {spelling for name in PROPERTIES for spelling in (name, name.upper())}
+    meant = {
+        key: near[0]
+        for key in sorted(catalog.parameter_names(_PARTS) - read)
+        if (near := difflib.get_close_matches(key.lower(), PROPERTIES, n=1, cutoff=_NEAR))
+    }
+    tables = catalog.parameters_of_tables(meant) if meant else {}
+    for key, name in meant.items():
+        having = sorted(str(entity) for entity, both in tables.items() if any(key in parameters for parameters in both))
+        if having:
+            yield Clash(
+                f"property {key} of {plural(len(having), 'table')}, such as {having[0]}, isn't read by anybody",
+                f"{name}, in lower or in upper case, is meant: set it, and unset the other",
+            )
