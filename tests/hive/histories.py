@@ -361,6 +361,28 @@ def play(version, request, parties, folder):
     @example({"partitioned": False}, [("ask", 0, True), *[_INSERT] * 2, _INSERT_BEGUN, *[_INSERT] * 3, ("die",)])
     @example({"partitioned": False}, [_INSERT, ("open_stream", 0, 3), ("stream_on", 0, True), ("read",), *_DEAD_CLIENT])
     @example({"partitioned": True}, [("open_stream", 0, 2), *_DEAD_CLIENT])
+    @example(
+        {"partitioned": True},
+        [
+            ("start", Statement("insert", (1, 2), 3, 1, dynamic=True)),
+            ("reap", 0),
+            ("write_late", 3),
+            ("stream", 2, 2, [None, None, False]),
+            ("hive_keeps_house",),
+        ],
+    )  # it has written before Hive forgets it, and its partition is known by another
+    @example(
+        {"partitioned": False},
+        [("initiate",), ("hive_initiates",), ("stream_on", 0, True), _INSERT_BEGUN, _INSERT],
+    )  # below a minor, where nothing lay when it was planned: Hive 3.1's own Cleaner forgets what was rolled back there
+    @example(
+        {"partitioned": True},
+        [
+            *[("work",), ("clean",)],
+            *[("observe_minor", 0)] * 2,
+            *[("write", Statement("update")), ("hive_cleans",), ("work",), ("work",), ("work",)],
+        ],
+    )  # Hive 3.1's own Cleaner fails two, so Hive's Initiator asks for no third
     def live(table, steps):
         turns = Turns()
         try:

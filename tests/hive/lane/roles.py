@@ -115,6 +115,9 @@ class Roles(LaneTable):
         """
         known = {txn for (txn,) in self.hive.rows(self.hive.schema.txns, "txn_id")}
         self.late = [one for one in self.late if one.named or one.txn in known]
+        for one in [one for one in self.unnamed if one.txn not in known]:
+            self.unnamed.remove(one)
+            self._take_back(one)
 
     def _come_before_hive(self):
         """

@@ -50,6 +50,7 @@ class LaneTable:
         self.open: list[Write] = []
         self.done: list[Write] = []
         self.late: list[Write] = []
+        self.unnamed: list[Write] = []
         self.batches: list[tuple[str, list[Write]]] = []
         self.closed = False
         self.readers: list[Reader] = []

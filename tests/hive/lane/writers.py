@@ -5,6 +5,7 @@ Hive's own classes.
 
 import contextlib
 import itertools
+import shutil
 
 from compactor.acid.row_id import encode
 from tests.counts import count
@@ -163,6 +164,13 @@ class Writers(LaneTable):
                 about["deletes"] = [[one.write_id, [*value, *key]] for key, value in old]
                 self.party.call("Lane.write", about)
 
+    def _take_back(self, one):
+        """As if its tasks hadn't written: what isn't noted of it Hive forgets, and its rows would be read."""
+        for partition in one.partitions:
+            for found in self.directory(partition).glob(f"*_{one.write_id:07d}*"):
+                if found.name.removeprefix("delete_").startswith(f"delta_{one.write_id:07d}_{one.write_id:07d}"):
+                    shutil.rmtree(found)
+
     def stream(self, place, count, fates):
         """
         A batch of streaming transactions that share a directory; a fate of None is a transaction of the batch that
@@ -286,5 +294,8 @@ class Writers(LaneTable):
     def write_late(self, which):
         """The tasks of a statement that was rolled back meanwhile write their files."""
         if self.late:
-            self._files(self.late.pop(which % len(self.late)))
+            one = self.late.pop(which % len(self.late))
+            self._files(one)
+            if not one.named:
+                self.unnamed.append(one)
             count(f"statements of Hive {3 + self.party.hive_4} in the fast lane that wrote after their rollback")
