@@ -12,10 +12,19 @@ from compactor.handles import MemoryReader
 from compactor.parquet import fields, soundness, thrift
 from compactor.parquet.assembly import indexes
 from compactor.parquet.footer import read_footer
-from compactor.parquet.pages import DATA_PAGE_1, DICTIONARY_PAGE, Page, inflated, longest_entry, pages
+from compactor.parquet.pages import (
+    DATA_PAGE_1,
+    DATA_PAGE_2,
+    DICTIONARY_PAGE,
+    Page,
+    inflated,
+    longest_entry,
+    pages,
+)
 from compactor.parquet.row_group import load
 from compactor.parquet.soundness import require_sound
 from compactor.parquet.thrift import MalformedError
+from compactor.parquet.writers import BIT_PACKED, RLE
 from tests.unit.parquet.files import lies, piece, with_footer, written
 
 TABLE = pa.table(
@@ -205,6 +214,25 @@ def test_a_bloom_filter_is_of_the_one_kind_and_as_long_as_it_says(size):
         refused(soundness._require_bloom_filter, bloom(size, size, kinds), said="kind")
 
 
+@pytest.mark.parametrize("at_once", [0, 8 << 20])
+def test_a_bloom_filter_is_judged_with_its_column(monkeypatch, at_once):
+    """Of a small row group and of a large one: a filter of another kind answers a reader wrongly, wherever it is copied."""
+    monkeypatch.setattr(soundness, "_AT_ONCE", at_once)
+    data = written(TABLE, bloom_filter_options={"n": True})
+    found = piece(data, recode=False)
+    require_sound(found.reader, found.footer, found.row_groups)
+    meta = found.footer.describe(0)[fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+    begin = meta[fields.META_BLOOM][1]
+    header, end = thrift.decode(data, begin, {2: {}, 3: {}, 4: {}})
+    header[3][1].clear()
+    header[3][1][2] = thrift.STRUCT, {}
+    changed = thrift.encode(header)
+    assert len(changed) == end - begin
+    broken = MemoryReader(data[:begin] + changed + data[end:])
+    with pytest.raises(CorruptFileError, match="in row group 1, column n, its Bloom filter is of a kind"):
+        require_sound(broken, found.footer, found.row_groups)
+
+
 def refused_unless(optional, whole, judge):
     """Each field of a struct is judged: of another type it is a lie, and only some may be left out."""
     judge(thrift.encode(whole))
@@ -373,6 +401,31 @@ def test_a_page_is_in_its_columns_codec(codec, version):
             refused(soundness._require_column, replace(one, chunk=one.chunk._replace(codec=other)))
 
 
+@pytest.mark.parametrize("kind", [DATA_PAGE_1, DATA_PAGE_2])
+@pytest.mark.parametrize("codec", range(8))
+def test_what_has_no_bytes_is_in_every_codec(codec, kind):
+    """Java's writer compresses no values to no bytes where all of a page are NULL. A single value has some."""
+    one = column(1)
+    one = replace(one, chunk=one.chunk._replace(codec=codec))
+    levels = {5: (thrift.I32, 2), 6: (thrift.I32, 1)} if kind == DATA_PAGE_2 else {}
+    size = 3 if levels else 0
+    soundness._require_codec(one, Page(kind, size, None, levels, 9, 0, size))
+    refused(soundness._require_codec, one, Page(kind, size + 1, None, levels, 9, 0, size))
+
+
+@pytest.mark.parametrize("codec", ["snappy", "gzip", "zstd", "lz4"])
+def test_a_page_of_version_2_may_be_stored_as_it_is(codec):
+    """Its header says so, in a column of whichever codec; without that word it is in the codec."""
+    one, page = data_page(1, "2.0", compression=codec, use_dictionary=False)
+    levels = page.header[5][1] + page.header[6][1]
+    plain = inflated(one.stored[page.begin + levels : page.end], CODECS[codec], page.raw_bytes - levels)
+    changed = replace(one, stored=bytes(one.stored[page.begin : page.begin + levels]) + plain)
+    page = replace(page, begin=0, end=page.raw_bytes)
+    soundness._require_codec(changed, replace(page, header={**page.header, 7: (thrift.FALSE, False)}))
+    for header in ({**page.header, 7: (thrift.TRUE, True)}, {key: page.header[key] for key in page.header if key != 7}):
+        refused(soundness._require_codec, changed, replace(page, header=header))
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_entries_of_a_dictionary_are_counted(number):
     """Of numbers by their width, of texts by their lengths; their encoding is PLAIN, by either name."""
@@ -404,6 +457,63 @@ def test_each_field_of_a_page_of_version_1_is_judged(number, field, value):
     soundness._require_data_page(one, page, allowed)
     kind, stated = (thrift.I32, value) if isinstance(value, int) else (thrift.STRUCT, thrift.encode(value))
     refused(soundness._require_data_page, one, replace(page, header={**page.header, field: (kind, stated)}), allowed)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_page_has_an_encoding_that_is_counted(version):
+    """Java's reader looks for a value in the dictionary alone where no page of values has another encoding."""
+    one, page = data_page(1, version)
+    allowed = soundness._written_as(one.meta)
+    counted = thrift.structs(one.meta[fields.META_ENCODING_STATISTICS][1], 0)
+    assert {(found[1][1] == DICTIONARY_PAGE, found[2][1]) for found in counted} == {(True, 0), (False, 8)}
+    field = 2 if version == "1.0" else 4
+    for encoding in (2, 8):
+        header = {**page.header, field: (thrift.I32, encoding)}
+        assert soundness._require_data_page(one, replace(page, header=header), allowed) == page.values
+    header = {**page.header, field: (thrift.I32, 0)}
+    refused(soundness._require_data_page, one, replace(page, header=header), allowed, said="the encoding 0")
+
+
+def test_levels_of_a_page_may_have_either_encoding():
+    """Those of repetition and those of definition, each its own; where there are no levels, any that is known."""
+    one, page = data_page(2, "1.0", compression="none")
+    allowed = soundness._written_as(one.meta)
+    rows = soundness._require_data_page(one, page, allowed)
+    header = {**page.header, 3: (thrift.I32, BIT_PACKED)}
+    assert soundness._require_data_page(one, replace(page, header=header), allowed) == rows
+    levels = bytes([0b01101101]) + bytes(page.values // 8)
+    changed = replace(one, stored=levels + bytes(page.raw_bytes - len(levels)))
+    for definition in (RLE, BIT_PACKED):
+        header = {**page.header, 3: (thrift.I32, definition), 4: (thrift.I32, BIT_PACKED)}
+        packed = replace(page, begin=0, end=page.raw_bytes, header=header)
+        assert soundness._require_data_page(changed, packed, allowed) == page.values - 5
+    one, page = data_page(0, "1.0")
+    header = {**page.header, 4: (thrift.I32, 0)}
+    assert soundness._require_data_page(one, replace(page, header=header), allowed) == page.values
+
+
+@pytest.mark.parametrize("codec", range(8))
+def test_a_page_without_values_begins_no_row(codec):
+    """Of lists as of numbers, in whichever codec; it may have no bytes at all."""
+    one, page = data_page(2, "1.0")
+    one = replace(one, chunk=one.chunk._replace(codec=codec))
+    empty = replace(page, values=0, raw_bytes=0, end=page.begin)
+    assert soundness._require_data_page(one, empty, soundness._written_as(one.meta)) == 0
+
+
+def test_rows_that_cannot_be_counted_are_not_compared():
+    """Of pages of lists in LZO, which is decompressed nowhere here, all else is judged."""
+    one = column(2, compression="none", use_dictionary=False, data_page_size=1 << 20, write_page_index=False)
+    page = next(pages(one.stored))
+    in_lzo = replace(one, chunk=one.chunk._replace(codec=3))
+    assert soundness._require_data_page(in_lzo, page, soundness._written_as(one.meta)) is None
+    stored = bytearray(one.stored)
+    stored[page.begin : page.begin + 4] = page.raw_bytes.to_bytes(4, "big")
+    in_lzo = replace(in_lzo, stored=bytes(stored))
+    soundness._require_column(in_lzo)
+    soundness._require_column(replace(in_lzo, rows=one.rows + 1))
+    refused(soundness._require_column, replace(one, rows=one.rows + 1), said="301")
+    refused(soundness._require_column, replace(in_lzo, chunk=in_lzo.chunk._replace(values=7)), said="instead of 7")
 
 
 @pytest.mark.parametrize("number", [0, 2])
