@@ -1,11 +1,15 @@
 """Whether `check` finds what could go wrong: each part of a joined file is broken once."""
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.errors import VerificationError
 from compactor.handles import MemoryReader
-from compactor.parquet import fields, thrift
+from compactor.parquet import checking, fields, thrift, view
 from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join
@@ -142,6 +146,73 @@ def test_large_chunks_are_sampled_at_both_ends_and_in_the_middle():
             changed = bytearray(made)
             changed[at] ^= 1
             finds(bytes(changed), pieces, "other bytes")
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64, 1000])
+@pytest.mark.parametrize("together", [0, 1 << 20])
+def test_encoded_values_are_compared_however_many_at_once(monkeypatch, batch, together):
+    """Where what is decoded of the file and of its sources ends at other rows: no row is passed over."""
+    monkeypatch.setattr(view, "_BATCH_ROWS", batch)
+    monkeypatch.setattr(checking, "_TOGETHER", together)
+    pieces = [piece(written(table(n * 10, 10)), recode=True, name=f"part-{n}") for n in range(3)]
+    made, result = joined(pieces)
+    assert result.row_groups == 1
+    rows = opened(made).read().to_pylist()
+    for wrong in (0, 6, 7, 9, 10, 20, 29):
+        changed = [{**row, "n": -1} if number == wrong else row for number, row in enumerate(rows)]
+        finds(written(pa.Table.from_pylist(changed, table(0).schema)), pieces, "row group 1, column 1: a value of rows")
+
+
+@pytest.mark.parametrize(("count", "said"), [(21, "more values"), (19, "fewer rows than it says")])
+def test_a_row_of_lists_too_many_or_too_few_is_found(count, said):
+    """A footer counts the values of lists, not those that begin a row. Arrow passes over what is behind the last row."""
+    lists = [[number] for number in range(count)]
+    pieces = [piece(written(pa.table({"l": [[10 * n + one] for one in range(10)]})), recode=True) for n in range(2)]
+    joined(pieces)
+
+    def twenty(footer):
+        footer[fields.FILE_ROWS] = thrift.I64, 20
+        footer[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_ROWS] = thrift.I64, 20
+
+    wrong = with_footer(written(pa.table({"l": lists})), twenty)
+    assert opened(wrong).read().column(0).to_pylist() == lists[:20]
+    finds(wrong, pieces, f"row group 1 has {said}")
+
+
+@given(st.lists(st.integers(1, 12), max_size=12), st.integers(0, 30))
+def test_sources_are_decoded_as_many_as_fit(sizes, limit):
+    """All of them in their order, and no more bytes at a time than are meant to be, but for a source alone."""
+    made = [SimpleNamespace(group=SimpleNamespace(bytes=size)) for size in sizes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "_TOGETHER", limit)
+        found = list(checking._together(made))
+    assert [source for some in found for source in some] == made
+    stored = [sum(source.group.bytes for source in some) for some in found]
+    assert all(size <= limit or len(some) == 1 for size, some in zip(stored, found, strict=True))
+    assert all(size + some[0].group.bytes > limit for size, some in zip(stored, found[1:], strict=False))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("recode", [False, True])
+def test_a_row_group_without_rows_is_found(recode, place):
+    """Before and behind what comes from sources: older releases of parquet-mr refuse to read one."""
+    pieces = [piece(written(table(300 * n)), recode=recode) for n in range(2)]
+    made, _ = joined(pieces)
+
+    def add(footer):
+        groups = footer[fields.FILE_ROW_GROUPS][1]
+        chunks = [without_values(chunk) for chunk in groups[0][fields.GROUP_COLUMNS][1]]
+        groups.insert(place, {1: (thrift.LIST, chunks), 2: (thrift.I64, 0), 3: (thrift.I64, 0)})
+
+    finds(with_footer(made, add), pieces, f"row group {place + 1}[ ,]")
+
+
+def without_values(chunk):
+    """The same column chunk, of which its footer says that it has no values, nor bytes, nor a page index."""
+    meta = {**chunk[fields.CHUNK_META][1]}
+    meta.pop(fields.META_STATISTICS)
+    meta |= dict.fromkeys((fields.META_VALUES, fields.META_RAW, fields.META_STORED), (thrift.I64, 0))
+    return {fields.CHUNK_FILE_OFFSET: (thrift.I64, 0), fields.CHUNK_META: (thrift.STRUCT, meta)}
 
 
 @pytest.mark.parametrize("recode", [False, True])
