@@ -46,7 +46,12 @@ class Sink(Protocol):
         ...
 
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
-        """Append `length` bytes of `reader` from `offset` on, in the cheapest way that sink and reader allow."""
+        """
+        Append `length` bytes of `reader` from `offset` on, in the cheapest way that sink and reader allow.
+
+        Raises:
+            CorruptFileError: the file ends before them.
+        """
         ...
 
 

@@ -18,7 +18,7 @@ from compactor.parquet.row_group import Chunk
 from compactor.parquet.schema import BOOLEAN, BYTE_ARRAY, Leaf
 from compactor.parquet.structs import PAGE
 from compactor.parquet.thrift import MalformedError, Struct
-from compactor.parquet.writers import DELTA_BYTE_ARRAY, DICTIONARIES, PAGE_CODECS
+from compactor.parquet.writers import DELTA_BYTE_ARRAY, PAGE_CODECS
 from compactor.words import one_line
 
 DATA_PAGE_1: Final = 0
@@ -31,6 +31,8 @@ _CRC: Final = 4
 _HEADERS: Final = {DATA_PAGE_1: 5, 1: 6, DICTIONARY_PAGE: 7, DATA_PAGE_2: 8}
 """By the kind of page, the field of its header that is about just that kind."""
 _SHAPE: Final[thrift.Shape] = {number: {} for number in _HEADERS.values()}
+_ENCODING: Final = {DATA_PAGE_1: 2, DATA_PAGE_2: 4}
+"""By the kind of page, the field of its own header that names the encoding of the values."""
 _INDEX_PAGE: Final = 1
 _VALUES: Final = 1
 _LENGTH: Final = struct.Struct("<I")
@@ -99,40 +101,39 @@ def pages(chunk: Stored) -> Iterator[Page]:
         yield Page(kind, header[_RAW][1], crc, about, values[1], begin, at)
 
 
-def decoded_bound(stored: memoryview, chunk: Chunk, encodings: bytes, leaf: Leaf) -> int:
+def decoded_bound(stored: memoryview, chunk: Chunk, leaf: Leaf) -> int:
     """
-    Most bytes that Arrow needs for the values of a column chunk.
+    Most bytes that Arrow needs for the values of a column chunk, and for the lists and structs that they stand in.
 
     Raises:
         MalformedError: its pages make no sense.
     """
     values = chunk.values
-    levels = 4 * values if "R" in leaf.levels else 0
+    bits, offsets = values // 8 + 1, 4 * (values + 1)
+    levels = offsets * leaf.levels.count("R") + bits * leaf.levels.count("O")
+    if leaf.physical == BOOLEAN:
+        return levels + bits
     if leaf.physical != BYTE_ARRAY:
-        width = 16 if leaf.decimal else leaf.width
-        return levels + (values if leaf.physical != BOOLEAN else values // 8) * width
-    used = thrift.integers(encodings)
+        return levels + values * (16 if leaf.decimal else leaf.width)
     longest = 0
-    if DELTA_BYTE_ARRAY in used:
-        longest = chunk.raw
-    elif not DICTIONARIES.isdisjoint(used):
-        longest = _longest_entry(stored, chunk)
-    return levels + 4 * values + chunk.raw + longest * values
+    for page in pages(stored):  # a footer may state other encodings
+        if page.kind == DICTIONARY_PAGE:
+            longest = max(longest, _longest_entry(stored, chunk, page))
+        elif page.header.get(_ENCODING.get(page.kind, 0), (0, None))[1] == DELTA_BYTE_ARRAY:
+            longest = chunk.raw
+    return levels + offsets + chunk.raw + longest * values
 
 
-def _longest_entry(stored: memoryview, chunk: Chunk) -> int:
+def _longest_entry(stored: memoryview, chunk: Chunk, dictionary: Page) -> int:
     """Bytes of the longest entry of a chunk's dictionary, or a bound where that is good enough."""
-    first = next(pages(stored), None)
-    if first is None or first.kind != DICTIONARY_PAGE:
-        return 0
-    if first.raw_bytes > chunk.raw:
+    if dictionary.raw_bytes > chunk.raw:
         raise MalformedError("a dictionary claims more bytes than its column chunk")
-    if first.raw_bytes * chunk.values <= _CHEAP:
-        return first.raw_bytes
-    data = inflated(stored[first.begin : first.end], chunk.codec, first.raw_bytes)
+    if dictionary.raw_bytes * chunk.values <= _CHEAP:
+        return dictionary.raw_bytes
+    data = inflated(stored[dictionary.begin : dictionary.end], chunk.codec, dictionary.raw_bytes)
     if data is None:
         raise MalformedError("a dictionary can't be decompressed")
-    return longest_entry(data, first.values)
+    return longest_entry(data, dictionary.values)
 
 
 def inflated(content: bytes | memoryview, codec: int, raw_bytes: int) -> bytes | None:

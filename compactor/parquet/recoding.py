@@ -142,7 +142,7 @@ def _loaded(source: Source) -> tuple[Loaded | None, int]:
         return None, 0
     loaded = load(reader, group)
     with _sound(source):
-        bound = sum(map(decoded_bound, loaded.stored, loaded.chunks, group.encodings, footer.schema.leaves))
+        bound = sum(map(decoded_bound, loaded.stored, loaded.chunks, footer.schema.leaves))
     return (loaded, bound) if bound <= MOST_DECODED else (None, bound)
 
 

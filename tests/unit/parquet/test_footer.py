@@ -1,5 +1,6 @@
 """Footers: facts, families, what may be done with a file, and files that aren't what they say."""
 
+import json
 import struct
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from pyarrow import parquet
 
 from compactor.errors import CompactorError, CorruptFileError
 from compactor.handles import MemoryReader
-from compactor.parquet import fields, thrift
+from compactor.parquet import fields, key_values, thrift
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import Piece, join
 from compactor.parquet.schema import read_schema, type_ordered
@@ -107,10 +108,18 @@ def test_texts_that_go_on_from_page_to_page_are_carried():
     table = pa.table({"s": ["abc", "abd"]})
     file = written(table, use_dictionary=False, column_encoding={"s": "DELTA_BYTE_ARRAY"})
     assert footer(file).carried is None
-    old = with_footer(
-        file, lambda found: thrift.put(found, fields.FILE_CREATED_BY, thrift.BINARY, b"parquet-mr version 1.7.0")
-    )
-    assert footer(old).carried == "its writer, parquet-mr before 1.8, let texts go on from page to page"
+
+    def version(number):
+        written_by = f"parquet-mr version {number} (build x)".encode()
+        return with_footer(file, lambda found: thrift.put(found, fields.FILE_CREATED_BY, thrift.BINARY, written_by))
+
+    why = "its writer, parquet-mr before 1.8, let texts go on from page to page"
+    assert [footer(version(number)).carried for number in ("1.2.9", "1.7.0", "1.8.0", "1.8.3")] == [
+        why,
+        why,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +167,45 @@ def test_what_pandas_counts_makes_no_family():
 def test_what_pandas_counts_otherwise_is_carried(index, categories, why):
     """Of categories fastparquet takes the last row group's for all; a range that can't be taken out would be untrue."""
     assert footer(written(by_pandas(TABLE.select(["n"]), index, categories))).carried == why
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            (b"geo", json.dumps(told).encode())
+            for told in (
+                5,
+                [{"columns": {"n": {"bbox": [1]}}}],
+                {"columns": [{"bbox": [1]}]},
+                {"columns": {"n": 5, "m": None, "l": [{"bbox": [1]}]}},
+                {"columns": {"n": {"bbox": None}, "m": {"bbox": {"bbox": [1]}}}},
+                {"columns": {"n": {"bbox": [["bbox", 1]]}}},
+            )
+        ),
+        (b"geo", b'{"columns": {"n": {"bbox": [1]'),
+        (b"geo", b"\xff"),
+        *(
+            (b"pandas", json.dumps({"index_columns": told}).encode())
+            for told in (5, None, {"kind": "range"}, ["n"], [5], [*counted(0, 1), *counted(1, 2)])
+        ),
+        *((b"ARROW:schema", value) for value in (b"", b"Q", b"QUI=", b"QUI==", b"====", "ä".encode(), b"/////w==")),
+    ],
+)
+def test_what_is_not_as_its_program_writes_it_stays_as_it_is(key, value):
+    """
+    Whatever stands under a key of pandas, GeoParquet or Arrow: it ends no reading of a footer, and keeps its bytes. Arrow
+    opens no file whose schema it can't read.
+    """
+    pair = thrift.encode({1: (thrift.BINARY, key), 2: (thrift.BINARY, value)})
+    pairs = thrift.encoded_list([pair])
+    assert key_values.shared(pairs) == pairs
+    file = with_footer(FILE, lambda found: thrift.put(found, fields.FILE_KEY_VALUES, thrift.LIST, pairs))
+    if key == b"ARROW:schema":
+        with pytest.raises(CorruptFileError, match="Arrow can't open it"):
+            footer(file)
+    else:
+        assert footer(file).shared(fields.FILE_KEY_VALUES) == pairs
 
 
 def test_only_pandas_own_entry_is_pandas():

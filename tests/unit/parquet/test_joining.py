@@ -2,6 +2,7 @@
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyarrow import parquet
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.handles import MemoryReader
 from compactor.parquet import fields, recoding, thrift
-from compactor.parquet.assembly import indexes
+from compactor.parquet.assembly import indexes, shifted_index
 from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join, require_values
@@ -125,6 +126,30 @@ def test_offset_indexes_point_at_the_pages(recode, version):
     assert seen == 3 if recode else seen > 300
 
 
+@pytest.mark.parametrize(
+    "location",
+    [
+        {1: (thrift.I64, 99), 2: (thrift.I32, 20), 3: (thrift.I64, 0)},
+        {1: (thrift.I64, 181), 2: (thrift.I32, 20), 3: (thrift.I64, 0)},
+        {1: (thrift.I64, 300), 2: (thrift.I32, -150), 3: (thrift.I64, 0)},
+        {1: (thrift.I64, 100)},
+        {1: (thrift.BINARY, b"x"), 2: (thrift.I32, 20)},
+    ],
+    ids=["before", "behind", "backwards", "no size", "no number"],
+)
+def test_an_index_of_pages_elsewhere_is_not_moved(location):
+    """It would lead a reader of the joined file to bytes of another column."""
+
+    def index(*locations):
+        return thrift.encode({1: (thrift.LIST, list(locations))})
+
+    first, last = ({1: (thrift.I64, begin), 2: (thrift.I32, 50), 3: (thrift.I64, 0)} for begin in (100, 150))
+    moved = [{**place, 1: (thrift.I64, place[1][1] + 1000)} for place in (first, last)]
+    assert shifted_index("memory", index(first, last), (100, 200), 1000) == index(*moved)
+    with pytest.raises(CorruptFileError, match=r"an offset index (puts a page at byte|makes no sense)"):
+        shifted_index("memory", index(first, location), (100, 200), 1000)
+
+
 def test_bloom_filters_move_with_their_row_group():
     """Each filter is found at its new place, byte for byte, whether its length is noted or not."""
     for noted in (True, False):
@@ -200,6 +225,51 @@ def _set_type(footer, kind):
     for group in footer[fields.FILE_ROW_GROUPS][1]:
         for chunk in group[fields.GROUP_COLUMNS][1]:
             chunk[fields.CHUNK_META][1][fields.META_TYPE] = thrift.I32, kind
+
+
+NUMBERS = [Decimal("-1.5"), Decimal(0), Decimal("2.25")]
+RANGED = [
+    (pa.bool_(), [False, True]),
+    *((kind, [-3, 0, 5]) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+    *((kind, [-1.5, 0.25, 9.0]) for kind in (pa.float32(), pa.float64())),
+    *((kind, ["a", "b\u00e9", "z"]) for kind in (pa.string(), pa.binary())),
+    (pa.binary(3), [b"abc", b"a\xff\0", b"zzz"]),
+    *((kind, [0, 7000, 9000]) for kind in (pa.date32(), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))),
+    *((kind, [-7000, 0, 9000]) for kind in (pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns"))),
+    *((kind, NUMBERS) for kind in (pa.decimal128(5, 2), pa.decimal128(38, 10))),
+]
+UNRANGED = [
+    *((kind, [0, 7]) for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
+    (pa.float16(), [-1.5, 9.0]),
+    (pa.decimal256(50, 3), NUMBERS),
+]
+
+
+@pytest.mark.parametrize("logical", [True, False])
+@pytest.mark.parametrize(("kind", "values"), [*RANGED, *UNRANGED], ids=str)
+def test_what_has_an_order_keeps_its_range(kind, values, logical):
+    """
+    Of a type that Arrow orders as all readers do, minimum and maximum are those of the sources when values are encoded
+    anew, also where an older writer states only the converted type. Of other types there are none.
+    """
+    if pa.types.is_temporal(kind):
+        array = pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+    else:
+        array = pa.array(values, kind)
+    table = pa.table({"c": array})
+    file = with_footer(written(table, store_schema=False), lambda footer: None if logical else _without_logical(footer))
+    made, result = joined([piece(file, recode=True)] * 2)
+    assert result.row_groups == 1
+    before, after = (opened(data).metadata.row_group(0).column(0).statistics for data in (file, made))
+    assert before.has_min_max
+    if (kind, values) in RANGED:
+        assert (after.min, after.max) == (before.min, before.max)
+    elif logical or kind != pa.float16():  # without its logical type it is two bytes
+        assert not after.has_min_max
+
+
+def _without_logical(footer):
+    footer[fields.FILE_SCHEMA][1][1].pop(10, None)
 
 
 def test_two_level_lists_stay_two_levels():

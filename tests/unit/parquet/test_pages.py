@@ -3,14 +3,20 @@
 import gzip
 import struct
 
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compactor.parquet import fields, thrift, view
 from compactor.parquet.encoding import _Written
-from compactor.parquet.pages import inflated, longest_entry
+from compactor.parquet.pages import decoded_bound, inflated, longest_entry
+from compactor.parquet.row_group import load
 from compactor.parquet.thrift import MalformedError
+from compactor.parquet.view import View
+from tests import strategies
 from tests.unit.orc.files import MemorySink
+from tests.unit.parquet.files import piece, with_footer, written
 
 ENTRIES = st.lists(
     st.binary(max_size=8)
@@ -27,6 +33,74 @@ def test_the_longest_entry_is_found_whatever_the_entries_hold(entries):
     assert longest_entry(data, len(entries)) == max(map(len, entries), default=0)
     with pytest.raises(MalformedError, match="too early"):
         longest_entry(data, len(entries) + 1)
+
+
+@settings(max_examples=25)
+@given(strategies.parquet_tables(most_files=1), strategies.parquet_options())
+def test_decoded_values_take_no_more_than_their_bound(tables, options):
+    """Of every type, with lists in lists, NULLs, dictionaries and none: Arrow's arrays aren't larger."""
+    found = piece(written(tables[0], **options), recode=True)
+    for number, group in enumerate(found.footer.row_groups):
+        loaded = load(found.reader, group)
+        schema, by = found.footer.value(fields.FILE_SCHEMA), found.footer.created_by
+        decoded = view.table([loaded], schema, by, View.TO_ENCODE, ["memory"])
+        assert decoded.nbytes <= sum(bounds(found, number))
+
+
+def bounds(found, number=0):
+    """The bound of each column chunk of a row group."""
+    loaded = load(found.reader, found.footer.row_groups[number])
+    return [decoded_bound(*each) for each in zip(loaded.stored, loaded.chunks, found.footer.schema.leaves, strict=True)]
+
+
+TEXTS = ["a", "bc", "def" * 9] * 100
+BOUNDS = {
+    "numbers": (pa.array(range(300), pa.int64()), False, False, lambda _: 8 * 300),
+    "numbers and NULL": (pa.array(range(300), pa.int64()), False, True, lambda _: 8 * 300 + 38),
+    "booleans": (pa.array([True] * 300), False, False, lambda _: 38),
+    "decimals": (pa.array([1] * 300).cast(pa.decimal128(19)), False, False, lambda _: 16 * 300),
+    "lists": (
+        pa.array([[[1]]] * 300, pa.list_(pa.list_(pa.int32()))),
+        False,
+        False,
+        lambda _: (4 + 8) * 300 + 8 + 2 * 38,
+    ),
+    "texts": (pa.array(TEXTS), False, False, lambda raw: 4 * 301 + raw),
+    "texts with a dictionary": (pa.array(TEXTS), True, False, lambda raw: 4 * 301 + raw + 42 * 300),
+    "long texts with a dictionary": (pa.array([*TEXTS, "x" * 300]), True, False, lambda raw: 4 * 302 + raw + 300 * 301),
+}
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_the_bound_is_what_arrow_takes_at_most(kind):
+    """
+    A width each, what says whether there is a value at each level, offsets of lists and texts, and all bytes of the
+    texts: of a short dictionary its whole length for each value, of another its longest entry.
+    """
+    values, dictionary, nullable, expected = BOUNDS[kind]
+    schema = pa.schema([pa.field("c", values.type, nullable=nullable)])
+    found = piece(written(pa.table([values], schema), use_dictionary=dictionary), recode=True)
+    (chunk,) = found.footer.row_groups[0].chunks
+    assert bounds(found) == [expected(chunk.raw)]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("stated", [None, []])
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY"])
+def test_what_repeats_is_seen_in_the_pages(encoding, stated, version):
+    """Texts that begin alike, or are alike, take few bytes: also where a footer states another encoding, or none."""
+    texts = pa.table({"s": ["x" * 1000] * 2000})
+    plain = encoding != "RLE_DICTIONARY"
+    options = {"use_dictionary": not plain, "column_encoding": {"s": encoding} if plain else None}
+    data = written(texts, data_page_version=version, **options)
+
+    def change(footer):
+        meta = footer[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+        listed = [thrift.encoded_integer(number) for number in ([0, 3] if stated is None else stated)]
+        meta[fields.META_ENCODINGS] = thrift.LIST, thrift.encoded_list(listed, thrift.I32)
+
+    (bound,) = bounds(piece(with_footer(data, change), recode=True))
+    assert bound > 2_000_000
 
 
 def test_a_page_that_grows_large_is_not_decompressed():
