@@ -100,7 +100,24 @@ def test_what_does_not_shrink_is_stored_as_it_is():
     assert len(after) < len(before)
 
 
-@pytest.mark.parametrize("kind", [Kind.BOOLEAN, Kind.STRING], ids=["one number more", "one stream more"])
+def test_a_stripe_tells_how_long_its_index_is():
+    """As its writer told: row indexes and Bloom filters stand first, and the data behind them."""
+    row = row_type([("n", "bigint"), ("s", "string")])
+    before = encoded(row, [(n, f"{n:x}") for n in range(3000)], bloom_filter_columns=("n", "s"))
+    for file in (before, compressed(before)):
+        reader, tail = opened(file)
+        (stripe,) = tail.stripes
+        streams = read_stripe_footer(reader, tail, 0).streams
+        index = [stream.length for stream in streams if stream.kind in {6, 7, 8}]
+        assert stripe.index_length == sum(index) > 0
+        assert stripe.data_length == sum(stream.length for stream in streams) - sum(index) > 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Kind.BOOLEAN, Kind.STRING, Kind.LIST],
+    ids=["one number more", "one stream more", "another stream of as many numbers"],
+)
 def test_a_row_index_of_another_form_is_refused(kind):
     """Positions that the streams don't explain are never guessed at."""
     reader, tail = opened(encoded(row_type([("n", "bigint")]), [(n,) for n in range(300)]))
