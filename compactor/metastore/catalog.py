@@ -263,6 +263,16 @@ class Catalog:
         query = select(dbs.db_location_uri).order_by(dbs.name)
         return self._database.glance(lambda connection: [found for found in connection.scalars(query) if found])
 
+    def table_locations(self) -> list[str]:
+        """Where the transactional tables lie."""
+        tbls, sds = self._schema.tbls.c, self._schema.sds.c
+        query = (
+            select(sds.location)
+            .join(self._schema.tbls, tbls.sd_id == sds.sd_id)
+            .where(tbls.tbl_id.in_(self._transactional()))
+        )
+        return self._database.glance(lambda connection: [found for found in connection.scalars(query) if found])
+
     def database_parameters(self, database: str) -> Mapping[str, str]:
         """The parameters of a database, by its name in any case; empty when the database doesn't exist."""
         dbs = self._schema.dbs.c

@@ -1,6 +1,7 @@
 """`compactor doctor`: each thing that the daemon needs is tried, and what fails comes with its remedy."""
 
 import json
+import os
 import socket
 import sys
 from types import SimpleNamespace
@@ -99,6 +100,24 @@ def test_a_store_that_cant_be_written(free, monkeypatch):
     checks, code = found(free, "--no-spark")
     assert checks["store /nowhere/at/all"][:2] == ["warning", "the directory isn't there"]
     assert code == 0
+
+
+def test_each_place_of_tables_is_tried(free):
+    """A warehouse that no database names, and a mount of some tables that takes no writes; one of each directory."""
+    root = free.root / "warehouse"
+    managed, mounted = free.root / "managed" / "shop.db", free.root / "mounted" / "shop.db"
+    with free.open() as database:
+        sds = database.schema.sds
+        for place, table in ((managed, "orders"), (mounted, "events")):
+            place.mkdir(parents=True)
+            moved = sds.update().where(sds.c.location.like(f"%/{table}")).values(location=f"file:{place}/{table}")
+            database.write(lambda connection, moved=moved: connection.execute(moved))
+    mounted.chmod(0o555)
+    checks, _ = found(free, "--no-spark")
+    stores = {check.split(":")[-1]: line[0] for check, line in checks.items() if check.startswith("store")}
+    expected = {str(managed): "ok", str(mounted): "ok" if os.geteuid() == 0 else "failed"}
+    assert stores.items() >= expected.items()
+    assert len(stores) == len(expected) + 1, root
 
 
 def test_a_port_that_another_has(shop):

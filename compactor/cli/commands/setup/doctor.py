@@ -12,6 +12,7 @@ import secrets
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,7 +44,7 @@ from compactor.spark.java import require_java
 from compactor.spark.probe import seen_from_here
 from compactor.spark.submitter import JobName
 from compactor.storage.base import Promises, Storage
-from compactor.storage.location import join, split
+from compactor.storage.location import join, parent, split
 from compactor.storage.registry import storage_for
 from compactor.words import one_line, plural
 
@@ -88,6 +89,8 @@ _DAYS: Final = 3
 _HIVES_INITIATOR: Final = re.compile(r"(?P<host>.+)-\d+")
 """Its CQ_INITIATOR_ID: host and thread. Source: Hive's InitiatorBase.getInitiatorId."""
 _EXAMPLES: Final = 3
+_MOST_PLACES: Final = 30
+"""Places that are tried, those with the most tables first."""
 
 
 @click.command(cls=Command)
@@ -395,14 +398,19 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _locations(session: Session) -> list[str]:
-    """One location of each store: a root that was set by hand, else a database's."""
-    roots = list(session.settings.warehouse.roots)
-    found: dict[tuple[str, str], str] = {}
-    for location in roots or Catalog(session.database()).database_locations():
+    """
+    The roots that were set by hand; else, of databases and of directories around transactional tables, one of each
+    directory that holds such: the warehouse of managed tables isn't in the catalog, and a mount may be read-only.
+    """
+    catalog = Catalog(session.database())
+    roots = session.settings.warehouse.roots
+    around = Counter(map(parent, catalog.table_locations()))
+    held: dict[tuple[str, str, str], str] = {}
+    for location in roots or (*(one for one, _ in around.most_common()), *catalog.database_locations()):
         with contextlib.suppress(CompactorError):
             parts = split(location)
-            found.setdefault((parts.scheme, parts.authority), location)
-    return list(found.values())
+            held.setdefault((parts.scheme, parts.authority, parts.path if roots else parent(parts.path)), location)
+    return list(held.values())[:_MOST_PLACES]
 
 
 def store(location: str) -> list[Finding]:
