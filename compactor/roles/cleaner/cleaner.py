@@ -10,8 +10,7 @@ Source: docs/operations.md; Hive's Cleaner, CompactionCleaner, FSRemover; HIVE-2
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from compactor.acid.compaction import LayoutVersion
@@ -29,13 +28,14 @@ from compactor.errors import (
 from compactor.log import get_logger
 from compactor.metastore.clean.may_clean import ReadyEntry
 from compactor.metastore.clean.readers import MayBeListedError
-from compactor.metastore.model import Entity, PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.included import left_below
 from compactor.planning.observed import NOTHING
 from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.aborts import AbortCleaner
+from compactor.roles.cleaner.book import Book
 from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.dropped import remove_dropped
 from compactor.roles.cleaner.first_look import seen_at
@@ -74,14 +74,11 @@ class Cleaner:
     ) -> None:
         self._services = services
         progress = progress or Progress()
-        self._turns = Schedule(services, progress, clock)
+        self._book = Book()
+        self._turns = Schedule(services, progress, clock, self._book)
         self._held: HeldLeadership | None = None
         self._aborts = AbortCleaner(services, progress, self._turns.away, clock)
         self._expiry = Expiry(services, clock)
-        self._failures: Counter[int] = Counter()
-        self._said: dict[int, str | tuple[Reason, int | str]] = {}
-        self._unanswered: set[int] = set()
-        self._missing: dict[int, tuple[Entity, float]] = {}
         self._clock = clock
 
     def run_once(self) -> str:
@@ -97,7 +94,7 @@ class Cleaner:
             self._held = held
             self._turns.away.begin()
             ready = services.cleaning.ready_for_cleaning(*services.settings.cleaner.waits_ms)
-            self._forget_others(ready)
+            self._book.keep(item.entry.id for item in ready)
             self._report(ready, tally)
             for item in ready:
                 if item.failed:
@@ -131,11 +128,11 @@ class Cleaner:
 
     def _clean_one(self, item: ReadyEntry, tally: CleanerTally) -> None:
         entry = item.entry
+        page = self._book[entry.id]
         try:
             self._services.steps.enter(steps.CLEANER_SELECTED, entry)
             self._clean(item, tally)
-            self._failures.pop(entry.id, None)
-            self._unanswered.discard(entry.id)
+            page.failures, page.unanswered = 0, False
         except StoreAwayError:
             raise
         except OwnershipLostError as error:
@@ -146,15 +143,13 @@ class Cleaner:
         except (UnreachableError, RetryableError) as error:
             tally.error(entry.entity, error)
             self._turns.away.note(error)
-            (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)(
-                "cleaning.postponed", error=str(error)
-            )
-            self._said[entry.id] = news(error)
+            (_log.debug if page.said == news(error) else _log.warning)("cleaning.postponed", error=str(error))
+            page.said = news(error)
             self._services.cleaning.clear_cleaner_start(entry)
         except Exception as error:
-            if isinstance(error, OutcomeUnknownError) and entry.id not in self._unanswered:
+            if isinstance(error, OutcomeUnknownError) and not page.unanswered:
                 # the next visit looks what became of it, and settles that; again in a row it is a failure
-                self._unanswered.add(entry.id)
+                page.unanswered = True
                 tally.error(entry.entity, error)
                 _log.warning("cleaning.postponed", error=str(error))
                 self._services.cleaning.clear_cleaner_start(entry)
@@ -178,7 +173,7 @@ class Cleaner:
         if facts is None:
             self._finish_missing(entry, tally)
             return
-        self._missing.pop(entry.id, None)
+        self._book[entry.id].missing = None
         table, partition = facts
         if (why := _why_kept(table, partition)) is not None:
             services.queue.mark_refused(entry, f"{Reason.NO_CLEANUP.value}: {why}")
@@ -204,10 +199,10 @@ class Cleaner:
         End the entry of a table or partition that was dropped. One that is being renamed must wait: it would be neither
         cleaned nor looked at again.
         """
-        entity, since = self._missing.get(entry.id, (None, 0.0))
-        if entity != entry.entity:
-            since = self._clock()
-            self._missing[entry.id] = (entry.entity, since)
+        page = self._book[entry.id]
+        if page.missing is None or page.missing[0] != entry.entity:
+            page.missing = entry.entity, self._clock()
+        _, since = page.missing
         left = since + RENAME_SECONDS - self._clock()
         if left > 0:
             reason = Reason.TABLE_MISSING if entry.entity.partition is None else Reason.PARTITION_MISSING
@@ -310,8 +305,8 @@ class Cleaner:
         message = f"cleaning failed: {' '.join(str(error).split()) or type(error).__name__}"
         first = settings.retry_seconds * 1000
         stored = 0 if entry.retry_retention_ms <= 0 else int(math.log2(max(1.0, entry.retry_retention_ms / first))) + 1
-        attempts = max(stored, self._failures[entry.id]) + 1
-        self._failures[entry.id] = attempts
+        page = self._book[entry.id]
+        page.failures = attempts = max(stored, page.failures) + 1
         try:
             if attempts > settings.retry_attempts:
                 services.queue.mark_failed(
@@ -335,13 +330,6 @@ class Cleaner:
             except CompactorError as error:
                 tally.error(item.entry.entity, error)
 
-    def _forget_others(self, ready: Iterable[ReadyEntry]) -> None:
-        alive = {item.entry.id for item in ready}
-        self._failures = Counter({number: count for number, count in self._failures.items() if number in alive})
-        self._said = {number: sentence for number, sentence in self._said.items() if number in alive}
-        self._unanswered &= alive
-        self._missing = {number: seen for number, seen in self._missing.items() if number in alive}
-
     def _report(self, ready: list[ReadyEntry], tally: CleanerTally) -> None:
         """Say what holds each entry back; in the log only once while nothing changes."""
         now = self._services.now_ms() if ready else 0
@@ -354,8 +342,9 @@ class Cleaner:
             tally.wait(entry, blocker.sentence, blocker.reason)
             if entry.commit_ms is not None and not INTENDED.issuperset(blocker.reason for blocker in item.blockers):
                 oldest = max(oldest, now - entry.commit_ms)
-            if self._said.get(entry.id) != blocker.what and blocker.reason not in INTENDED - {Reason.EARLIER_ENTRY}:
-                self._said[entry.id] = blocker.what
+            page = self._book[entry.id]
+            if page.said != blocker.what and blocker.reason not in INTENDED - {Reason.EARLIER_ENTRY}:
+                page.said = blocker.what
                 since = None if entry.commit_ms is None else duration(now - entry.commit_ms)
                 with about_entity(entry.entity, entry):
                     _log.info(

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from compactor.metastore.clean.may_clean import ReadyEntry
+from compactor.roles.cleaner.book import Book
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cycle import Progress
 from compactor.roles.services import Services
@@ -32,19 +33,20 @@ class StoreDoubtfulError(StoreAwayError):
 
 class Schedule:
     """
-    Remembers the turns of one Cleaner's entries.
+    Gives one Cleaner's entries their turns.
 
     Args:
         progress: told of each entry that had its turn.
         clock: seconds.
+        book: keeps the turns.
     """
 
-    def __init__(self, services: Services, progress: Progress, clock: Callable[[], float]) -> None:
+    def __init__(self, services: Services, progress: Progress, clock: Callable[[], float], book: Book) -> None:
         self._services = services
         self._progress = progress
         self._clock = clock
         self._turns = itertools.count(1)
-        self._tried: dict[int, int] = {}
+        self._book = book
         self._last = False
         self.away: Final = AwayStores()
 
@@ -64,7 +66,6 @@ class Schedule:
         if not due:
             return
         time_is_up = self.time_is_up()
-        self._tried = {item.entry.id: turn for item in due if (turn := self._tried.get(item.entry.id))}
         doubtful: list[ReadyEntry] = []
 
         def guarded(item: ReadyEntry) -> None:
@@ -73,10 +74,10 @@ class Schedule:
             if time_is_up():
                 tally.put_off()
                 return
-            number, turn = item.entry.id, next(self._turns)
+            turn = next(self._turns)
             try:
                 clean(item)
-                self._tried[number] = turn
+                self._book[item.entry.id].turn = turn
             except StoreDoubtfulError:
                 doubtful.append(item)
             except StoreAwayError as error:
@@ -85,7 +86,7 @@ class Schedule:
 
         with ThreadPoolExecutor(self._services.settings.cleaner.threads, thread_name_prefix="cleaning") as pool:
             self._last = False
-            list(pool.map(guarded, sorted(due, key=lambda item: self._tried.get(item.entry.id, 0))))
+            list(pool.map(guarded, sorted(due, key=lambda item: self._book[item.entry.id].turn)))
             self._last = True
             list(pool.map(guarded, doubtful[:]))
 
