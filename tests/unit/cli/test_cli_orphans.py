@@ -51,6 +51,12 @@ def test_it_removes_what_is_proven(shop, staging):
     assert shop.run("orphans", "--yes").exit_code == Code.USAGE
 
 
+def test_only_quarantine_is_looked_at(shop, staging):
+    """With --quarantine; staging, of which there is some, is left alone."""
+    assert shop.run("orphans", "mart", "--quarantine", "--remove", "--yes").exit_code == Code.NOTHING_TO_DO
+    assert staging.exists()
+
+
 def test_it_says_how_far_it_is(shop, staging, monkeypatch):
     """While it looks and removes; the Cleaner waits for the latter."""
     monkeypatch.setattr("compactor.cli.commands.leftovers.orphans._EVERY", 1)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -126,6 +127,25 @@ def test_quarantine_whose_time_is_not_over_is_none(world):
     ((name, (proven, _)),) = proofs(leftovers(world, table)).items()
     assert name.endswith("-kept")
     assert not proven
+
+
+def test_quarantine_can_be_emptied_before_its_time(world):
+    """
+    Where a store is full: nothing else is looked at then; what was kept is old enough by when it was kept, and without
+    a readable manifest it stays.
+    """
+    table = replaced(world)
+    left(table, ".trash-compactor-7-12345678-kept")
+    left(table, ".evidence-compactor-7-b")
+    place = replace(leftovers(world, table), only_quarantine=True)
+    without, kept = sorted(place.find(), key=lambda orphan: orphan.proven)
+    assert (without.name, without.proven) == (".trash-compactor-7-12345678-kept", False)
+    assert kept.why.endswith(", for which --quarantine doesn't wait")
+    assert not place.remove(kept, HOUR_MS)
+    assert place.remove(kept, 0)
+    assert not place.remove(without, 0)
+    assert [orphan.name for orphan in place.find()] == [without.name]
+    world.assert_rows()
 
 
 def test_quarantine_whose_time_is_over_goes_where_no_cleaner_comes(world, later):  # noqa: F811

@@ -35,8 +35,13 @@ _EVERY = 500
 )
 @click.option("--remove", is_flag=True, help="Remove what is proven and old enough; without --yes it is only shown.")
 @click.option("--yes", is_flag=True, help="With --remove: do it.")
+@click.option(
+    "--quarantine",
+    is_flag=True,
+    help="Of quarantine alone, also before its time is over: what goes can't be restored any more.",
+)
 @pass_session
-def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes: bool) -> int:
+def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes: bool, quarantine: bool) -> int:
     """
     Show what attempts and statements that are over have left behind: path, size, age, and what proves it.
 
@@ -48,7 +53,7 @@ def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes
     older_than_ms = control_records.length_ms(older_than, "--older-than")
     services = Services.over(session.database(write=yes), session.settings)
     found: list[tuple[Leftovers, Orphan]] = []
-    places = _places(services, chosen(session, target, None))
+    places = _places(services, chosen(session, target, None), only_quarantine=quarantine)
     with session.output.busy(f"looking into {plural(len(places), 'directory', 'directories')}") as tell:
         for number, place in enumerate(places):
             if number and number % _EVERY == 0:
@@ -87,14 +92,18 @@ def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes
     return Code.DONE if found else Code.NOTHING_TO_DO
 
 
-def _places(services: Services, found: list[Found]) -> list[Leftovers]:
+def _places(services: Services, found: list[Found], *, only_quarantine: bool) -> list[Leftovers]:
     """The directories to look into: those of the partitions, and once that of each partitioned table."""
     places: dict[str, Leftovers] = {}
     for one in found:
         if one.table.location:
-            places.setdefault(one.table.location, Leftovers(services, one.table, None, one.table.location))
+            places.setdefault(
+                one.table.location, Leftovers(services, one.table, None, one.table.location, only_quarantine)
+            )
         if one.partition is not None and one.partition.location:
-            places[one.partition.location] = Leftovers(services, one.table, one.partition, one.partition.location)
+            places[one.partition.location] = Leftovers(
+                services, one.table, one.partition, one.partition.location, only_quarantine
+            )
     return list(places.values())
 
 

@@ -18,7 +18,7 @@ from compactor.acid.names import TRASH_PREFIX, is_hidden
 from compactor.engine.staging.directory import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.log import get_logger
-from compactor.metastore.model import Entity, PartitionFacts, TableFacts
+from compactor.metastore.model import Entity, PartitionFacts, TableFacts, duration
 from compactor.roles.cleaner.attempts import attempt_is_over
 from compactor.roles.cleaner.quarantine.kept import read_manifest
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
@@ -61,12 +61,18 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The directory of a table or partition; without `partition`, a partitioned table's own directory, too."""
+    """
+    The directory of a table or partition; without `partition`, a partitioned table's own directory, too.
+
+    Args:
+        only_quarantine: look at nothing else, and let it go before its time.
+    """
 
     services: Services
     table: TableFacts
     partition: PartitionFacts | None
     location: str
+    only_quarantine: bool = False
 
     def find(self) -> tuple[Orphan, ...]:
         """
@@ -100,7 +106,7 @@ class Leftovers:
     def _judged(self, name: str) -> Orphan | None:
         """What this name is; None of what isn't a leftover."""
         kind = _kind(name)
-        if kind is None:
+        if kind is None or (self.only_quarantine and kind != "quarantine"):
             return None
         try:
             files = list(_everything(self._storage, join(self.location, name)))
@@ -139,9 +145,12 @@ class Leftovers:
         manifest = read_manifest(self._storage, self.location, name)
         if manifest is None:
             return False, f"it has no readable {MANIFEST}"
-        if self.services.now_ms() < manifest.until_ms:
-            return False, "its time isn't over"
-        return True, "its time is over"
+        left_ms = manifest.until_ms - self.services.now_ms()
+        if left_ms <= 0:
+            return True, "its time is over"
+        if self.only_quarantine:
+            return True, f"its time is over in {duration(left_ms)}, for which --quarantine doesn't wait"
+        return False, "its time isn't over"
 
     @staticmethod
     def _trash(name: str) -> tuple[bool, str]:
