@@ -135,6 +135,24 @@ def test_many_requests_at_once_get_an_answer_each(database, hive):
     assert len(Queue(database).entries()) == 2002
 
 
+def test_a_preview_tells_what_would_be_refused(database, hive):
+    """With the same answers as the call itself gives a moment later, and nothing is queued by it."""
+    _, write_id = hive.write()
+    hive.queued("db.t", state="r", highest_write_id=write_id)
+    hive.queued("db.t/p=1", state="w")
+    hive.queued("db.t/p=2", state="r", highest_write_id=write_id - 1)
+    requests = [Request(Entity("db", "t", partition), MAJOR) for partition in (None, "p=1", "p=2", "p=3")]
+    queue = Queue(database)
+    before = queue.entries()
+    told = queue.preview(requests)
+    assert queue.entries() == before
+    answers = queue.enqueue_all(requests)
+    assert told == {request.entity: one for request, one in zip(requests, answers, strict=True) if not one.accepted}
+    assert len(told) == (2 if database.schema.hive_4 else 1)
+    with pytest.raises(UsageError, match="2048"):
+        queue.preview([Request(T, MAJOR, properties={"a": "x" * 2048})])
+
+
 def test_without_requests_nothing_is_asked(database):
     """No mutex is taken, and there are no answers."""
     assert Queue(database).enqueue_all([]) == []

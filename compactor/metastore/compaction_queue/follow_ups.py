@@ -105,7 +105,7 @@ class FollowUpStore:
 
     def _in_the_way(self, connection: Connection, request: Request) -> Enqueued | None:
         """The entry that the follow-up has to wait for; an entry that does as much doesn't count."""
-        answer = self._requests.in_the_way(connection, request)
+        answer = self._requests.in_the_way(connection, [request]).get(request.entity)
         return None if answer is None or self._does_as_much(connection, answer, request.kind) else answer
 
     def _ask(self, connection: Connection, entry: QueueEntry, request: Request) -> tuple[Enqueued, bool]:

@@ -77,6 +77,10 @@ class Queue:
         """Queue many compactions at once under Hive's scheduler mutex; see `Requests.enqueue_all`."""
         return self._requests.enqueue_all(list(requests), still)
 
+    def preview(self, requests: Iterable[Request]) -> dict[Entity, Enqueued]:
+        """What `enqueue_all` wouldn't accept now, and its answers; see `Requests.preview`."""
+        return self._requests.preview(list(requests))
+
     # Working
 
     def claim(

@@ -88,11 +88,7 @@ class Requests:
             RetryableError: Hive or another daemon kept the scheduler's mutex.
             OutcomeUnknownError: the connection was lost while committing; look at the queue.
         """
-        for request in requests:
-            if len(encode_properties(request.properties) or "") > PROPERTIES_LIMIT:
-                raise UsageError(
-                    f"{request.entity}: properties are longer than the queue's {PROPERTIES_LIMIT} characters"
-                )
+        _require_short(requests)
         if not requests:
             return []
         with self._database.mutex("CompactionScheduler"):
@@ -137,10 +133,19 @@ class Requests:
                 answers.append(Enqueued(ids[request.entity], False, QueueState.INITIATED, words))
         return answers
 
-    def in_the_way(self, connection: Connection, request: Request) -> Enqueued | None:
-        """The answer that a request would get now if it weren't accepted; nothing is locked or written."""
-        standing = self._standing(connection, [request]).get(request.entity)
-        return None if standing is None else standing.answer(request.entity)
+    def preview(self, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
+        """
+        The answers of those requests that `enqueue_all` wouldn't accept now; nothing is locked or written.
+
+        Raises:
+            UsageError: as `enqueue_all`.
+        """
+        _require_short(requests)
+        return self._database.read(lambda connection: self.in_the_way(connection, requests))
+
+    def in_the_way(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
+        """The answers that requests would get now if they weren't accepted; nothing is locked or written."""
+        return {entity: found.answer(entity) for entity, found in self._standing(connection, requests).items()}
 
     def _standing(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, _Standing]:
         """The entry in the way of each entity, where there is one."""
@@ -217,3 +222,9 @@ class Requests:
             return encode_properties(asked)
         text = encode_properties(asked | {URGENCY: str(urgency)})
         return text if len(text or "") <= PROPERTIES_LIMIT else encode_properties(asked)
+
+
+def _require_short(requests: Iterable[Request]) -> None:
+    for request in requests:
+        if len(encode_properties(request.properties) or "") > PROPERTIES_LIMIT:
+            raise UsageError(f"{request.entity}: properties are longer than the queue's {PROPERTIES_LIMIT} characters")

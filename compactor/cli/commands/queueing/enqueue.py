@@ -24,7 +24,7 @@ from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS, Request
-from compactor.metastore.model import Enqueued, Entity, QueueEntry, QueueState
+from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
@@ -178,7 +178,7 @@ def _many(
     answers = (
         dict(zip((one.entity for one in requests), queue.enqueue_all(requests), strict=True))
         if yes
-        else _standing(queue, requests)
+        else queue.preview(requests)
     )
     kinds_there = {entry.id: entry.kind.value for entry in queue.entries()} if answers else {}
     records: list[Record] = []
@@ -204,21 +204,6 @@ def _many(
     empty = f"none of {plural(len(among), 'directory', 'directories')} is due"
     session.output.show(View(MANY_COLUMNS, records, empty=empty, footer=footer if records else ""))
     return Code.DONE if accepted or (new and not yes) else Code.NOTHING_TO_DO
-
-
-def _standing(queue: Queue, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
-    """The entries that are in the way of requests, as `Queue.enqueue_all` would answer; queues nothing."""
-    wanted = {request.entity for request in requests}
-    return {
-        entry.entity: Enqueued(
-            entry.id,
-            False,
-            entry.state,
-            f"{entry.entity} is already scheduled: {entry.kind.value} compaction {entry.id} is {entry.state.value}",
-        )
-        for entry in queue.entries(QueueState.INITIATED, QueueState.WORKING)
-        if entry.entity in wanted
-    }
 
 
 def _dropped(properties: dict[str, str]) -> str | None:
