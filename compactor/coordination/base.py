@@ -8,6 +8,7 @@ stopped and the machine sleeps.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from compactor.coordination.model import Activity, ConflictError, Connection, Member, Role, SeenMember, Term, Value
@@ -103,8 +104,13 @@ class Coordinator(ABC):
     # Members
 
     @abstractmethod
-    def report(self, doing: Iterable[Activity]) -> None:
-        """Note what the threads of this daemon are doing; other daemons see it soon."""
+    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """
+        Note what the threads of this daemon are doing; other daemons see it soon.
+
+        Args:
+            extra: goes over these fields of the member's `extra`.
+        """
 
     @abstractmethod
     def members(self) -> list[SeenMember]:
@@ -206,8 +212,8 @@ class Alone(Coordinator):
     def resign(self, role: Role) -> None:
         """There is no other candidate."""
 
-    def report(self, doing: Iterable[Activity]) -> None:
-        self._me = self._me.now_doing(doing) if self._me else None
+    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self._me = self._me.now_doing(doing, extra) if self._me else None
 
     def members(self) -> list[SeenMember]:
         return [SeenMember(self._me, tuple(Role), 0)] if self._me else []

@@ -14,6 +14,10 @@ from compactor.words import plural
 
 POOLS = "pools"
 """Name of the field of a member's record that has the pools of its workers."""
+SETTINGS = "settings"
+"""Name of the field of a member's record that has the fingerprints of the settings that it goes by."""
+NOT_READY = "not_ready"
+"""Name of the field of a member's record that says why the daemon doesn't do its work now; empty when it does."""
 
 
 class Role(StrEnum):
@@ -118,8 +122,8 @@ class Member:
             extra={name: value for name, value in record.items() if name not in known},
         )
 
-    def now_doing(self, doing: Iterable[Activity]) -> Self:
-        return replace(self, doing=tuple(doing))
+    def now_doing(self, doing: Iterable[Activity], extra: Mapping[str, Any]) -> Self:
+        return replace(self, doing=tuple(doing), extra={**self.extra, **extra})
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class Daemon:
                     remedy=f"run {script} again, as the tables' owner",
                 )
             stack.enter_context(services.identity)
-            made = make_loops(services, self.metrics, self._board, self._control_changed)
+            made = make_loops(services, self.metrics, self._board, self._control_changed, self.unready)
             self._loops, self._workers = made.loops, made.workers
             self._led = list(stands_for(services.settings))
             roles = [*self._led, *(["worker"] if self._workers else [])]

@@ -4,7 +4,7 @@ Says which loops a daemon runs, how often each runs, and for how long each may m
 Only the elected leader works on a role that is led.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compactor.coordination import Role
@@ -43,13 +43,20 @@ class Loops:
     workers: list[Worker] = field(default_factory=list)
 
 
-def make_loops(services: Services, metrics: Metrics, board: Board, control_changed: Callable[[], None]) -> Loops:
+def make_loops(
+    services: Services,
+    metrics: Metrics,
+    board: Board,
+    control_changed: Callable[[], None],
+    unready: Callable[[], Sequence[str]] = tuple,
+) -> Loops:
     """
     The loops that the settings ask for, not yet started.
 
     Args:
         board: knows the latest step of each thread, for `compactor members`.
         control_changed: called after a pause, resume or drain.
+        unready: why the daemon doesn't do its work now, for `compactor members`, too.
     """
     made = Loops()
 
@@ -135,7 +142,7 @@ def make_loops(services: Services, metrics: Metrics, board: Board, control_chang
     holding = Pauses(services, made.workers, control_changed)
     add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
     shown = [name for name in made.loops if name not in {"watch", "control", "announcements"}]
-    presence = Presence(services, made.loops, board, shown)
+    presence = Presence(services, made.loops, board, shown, unready)
     add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
     return made
 

@@ -6,12 +6,12 @@ Knows loops and steps. How daemons coordinate, and through which service, is kno
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Activity, Connection, Member, Role, not_led
 from compactor.coordination.base import elapsed
-from compactor.coordination.model import POOLS
+from compactor.coordination.model import NOT_READY, POOLS, SETTINGS
 from compactor.daemon.loop import RoleLoop
 from compactor.errors import CompactorError
 from compactor.log import get_logger
@@ -56,13 +56,22 @@ class Presence:
     Args:
         loops: all loops of this daemon, by name; later additions are seen.
         shown: names of the loops to report.
+        unready: why the daemon doesn't do its work now.
     """
 
-    def __init__(self, services: Services, loops: Mapping[str, RoleLoop], board: Board, shown: Iterable[str]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        loops: Mapping[str, RoleLoop],
+        board: Board,
+        shown: Iterable[str],
+        unready: Callable[[], Sequence[str]],
+    ) -> None:
         self._services = services
         self._loops = loops
         self._board = board
         self._shown = tuple(shown)
+        self._unready = unready
         self._looked = -_LOOK_SECONDS
         self._seen: dict[Role, str] = {}
         self._told: dict[Role, str] = {}
@@ -70,7 +79,9 @@ class Presence:
     def run_once(self) -> str:
         """Report the activities and update the metrics. A daemon that can't reach the others works all the same."""
         coordinator, metrics = self._services.coordinator, self._services.metrics
-        coordinator.report(self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown)
+        doing = [self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown]
+        not_ready = [said[:_SENTENCE] for said in self._unready()]
+        coordinator.report(doing, {SETTINGS: self._services.settings.fingerprints(), NOT_READY: not_ready})
         leading = show(metrics, self._services)
         if elapsed() - self._looked >= _LOOK_SECONDS:
             self._looked = elapsed()
@@ -128,4 +139,5 @@ def describe(services: Services, roles: Iterable[str]) -> Member:
     """This process as the other daemons see it."""
     identity, worker = services.identity, services.settings.worker
     pools = sorted({pool or worker.pool or DEFAULT_POOL for pool in worker.pool_of_each})
-    return Member(identity.instance, identity.host, os.getpid(), version(), tuple(roles), extra={POOLS: pools})
+    extra = {POOLS: pools, SETTINGS: services.settings.fingerprints(), NOT_READY: ["starting"]}
+    return Member(identity.instance, identity.host, os.getpid(), version(), tuple(roles), extra=extra)

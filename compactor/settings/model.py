@@ -1,5 +1,7 @@
 """Holds all settings in one immutable value: which of them fit together, and which a running daemon can take over."""
 
+import hashlib
+import json
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,6 +86,21 @@ class Settings(BaseSettings):
         "members",
     )
     """Keys (and all below them) that a running daemon can't change."""
+
+    COMMON: ClassVar[tuple[str, ...]] = (
+        "initiator",
+        "cleaner",
+        "splice",
+        "recode",
+        "insert_only",
+        "readers",
+        "limits",
+        "warehouse",
+        "txn",
+        "windows",
+        "control",
+    )
+    """Sections that all daemons of a metastore should have alike, and the file of who runs a command, too."""
 
     database: DatabaseSettings
     initiator: InitiatorSettings = InitiatorSettings()
@@ -177,6 +194,14 @@ class Settings(BaseSettings):
             (asked.thresholds, asked.failed_threshold, asked.failed_retry_days),
             (self.readers, self.limits, self.warehouse),
         )
+
+    def fingerprints(self) -> dict[str, str]:
+        """Of each section in `COMMON` a short text that is another for other values; it tells nothing of them."""
+        shown = self.shown()
+        return {
+            name: hashlib.sha256(json.dumps(shown[name], sort_keys=True).encode()).hexdigest()[:8]
+            for name in self.COMMON
+        }
 
     def shown(self) -> dict[str, Any]:
         """The settings as plain values for people: secrets hidden."""

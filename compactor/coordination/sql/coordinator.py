@@ -8,6 +8,7 @@ control state are in the compactor's own table; the database clock measures the 
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from compactor.coordination.base import Changed, Coordinator, elapsed
@@ -101,10 +102,10 @@ class DatabaseCoordinator(Coordinator):
 
     # Members
 
-    def report(self, doing: Iterable[Activity]) -> None:
+    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
         with self._lock:
             if self._me is not None:
-                self._me = self._me.now_doing(doing)
+                self._me = self._me.now_doing(doing, extra)
 
     def members(self) -> list[SeenMember]:
         now, rows = self._table.below(MEMBERS)

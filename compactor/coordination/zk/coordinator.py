@@ -11,6 +11,7 @@ that the server can't have given it to another daemon.
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kazoo.exceptions import AuthFailedError, NoAuthError, SessionClosedRequireSaslError
@@ -270,10 +271,10 @@ class ZooKeeperCoordinator(Coordinator):
 
     # Members
 
-    def report(self, doing: Iterable[Activity]) -> None:
+    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
         with self._lock:
             if self._me is not None:
-                self._me = self._me.now_doing(doing)
+                self._me = self._me.now_doing(doing, extra)
 
     def members(self) -> list[SeenMember]:
         with self._nodes.answering():

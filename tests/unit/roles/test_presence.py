@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from compactor.coordination import Alone, Member, Role, SeenMember, not_led
+from compactor.coordination.model import NOT_READY, SETTINGS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from compactor.daemon import presence as daemon_presence
-from compactor.daemon.presence import Board, Presence, show
+from compactor.daemon.presence import Board, Presence, describe, show
 from compactor.errors import CompactorError
 
 
@@ -82,6 +83,25 @@ def test_each_role_is_led_or_has_a_reason(seen):
             assert reasons[role].startswith(f"it is switched on on {candidates} daemon")
 
 
+def test_what_a_daemon_knows_is_in_its_record(world):
+    """By which settings it goes, as they are now, and why it doesn't do its work: no other process can know that."""
+    unready = ["Spark can't be started: no Java; next try in 25 s"]
+    world.services.coordinator = coordinator = Alone()
+    coordinator.join(describe(world.services, ["cleaner"]), ())
+    ((first,), presence) = coordinator.members(), Presence(world.services, {}, Board(), (), lambda: unready)
+    assert first.member.extra[NOT_READY] == ["starting"]
+    assert first.member.extra[SETTINGS] == world.services.settings.fingerprints()
+    world.configure(windows={"time_zone": "Europe/Vienna"})
+    presence.run_once()
+    (told,) = coordinator.members()
+    assert told.member.extra[NOT_READY] == unready
+    before, now = first.member.extra[SETTINGS], told.member.extra[SETTINGS]
+    assert {name for name in now if now[name] != before[name]} == {"windows"}
+    unready.clear()
+    presence.run_once()
+    assert coordinator.members()[0].member.extra[NOT_READY] == []
+
+
 def test_a_role_that_nobody_leads_is_logged_once(world, monkeypatch):
     """From the second look on, with the reason; again when the reason is another one, and when the role is led."""
 
@@ -99,7 +119,7 @@ def test_a_role_that_nobody_leads_is_logged_once(world, monkeypatch):
 
     monkeypatch.setattr(daemon_presence, "_LOOK_SECONDS", 0.0)
     world.services.coordinator = Told()
-    presence = Presence(world.services, {}, Board(), ())
+    presence = Presence(world.services, {}, Board(), (), tuple)
     roles, leads = ("cleaner", "housekeeper"), (Role.CLEANER, Role.HOUSEKEEPER)
     assert logged() == [("role.not_led", "initiator", "it is switched off on every daemon")]
     assert logged() == []
