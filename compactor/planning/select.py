@@ -128,20 +128,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     current = replace(state, deltas=deltas)
     base = max(state.base.acid.max_write_id, 0) if state.base else 0
     hive_3 = layout is LayoutVersion.HIVE_3
-    both_sides = bool(current.insert_deltas and current.delete_deltas)
-    reach = max((d.acid.max_write_id for d in deltas), default=base)
-    undone = (
-        next((d.name for d in state.aborted if d.acid.is_base and base < d.acid.max_write_id < reach), None)
-        if hive_3
-        else None
-    )
-    no_minor = ""
-    if both_sides and (hive_3 or prefer_major):
-        no_minor = f"it would publish two directories, and {'Hive 3.1 has no transaction that makes two renames one' if hive_3 else 'worker.prefer_major is set'}"
-    elif undone is not None:
-        no_minor = (
-            f"{undone} was rolled back, which the Cleaner of Hive 3.1 doesn't see: after a minor it would be read"
-        )
+    no_minor = _why_no_minor(current, base, layout, prefer_major=prefer_major)
     if kind is CompactionKind.MINOR and no_minor:
         kind = CompactionKind.MAJOR
         warnings.append(f"a major instead of a minor: {no_minor}")
@@ -197,6 +184,19 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
         warnings=tuple(warnings),
         parts=parts,
     )
+
+
+def _why_no_minor(current: AcidState, base: int, layout: LayoutVersion, *, prefer_major: bool) -> str:
+    """Why a minor compaction of these deltas has to be a major one; empty: it hasn't."""
+    hive_3 = layout is LayoutVersion.HIVE_3
+    if current.insert_deltas and current.delete_deltas and (hive_3 or prefer_major):
+        why = "Hive 3.1 has no transaction that makes two renames one" if hive_3 else "worker.prefer_major is set"
+        return f"it would publish two directories, and {why}"
+    reach = max((d.acid.max_write_id for d in current.deltas), default=base)
+    undone = (d.name for d in current.aborted if d.acid.is_base and base < d.acid.max_write_id < reach)
+    if hive_3 and (name := next(undone, None)) is not None:
+        return f"{name} was rolled back, which the Cleaner of Hive 3.1 doesn't see: after a minor it would be read"
+    return ""
 
 
 def _without_an_end(state: AcidState) -> str:
