@@ -149,7 +149,7 @@ def make_loops(
 
 def wake_workers(services: Services, loops: Mapping[str, RoleLoop]) -> None:
     """Have the workers look at the queue now: an entry was queued."""
-    services.emptiness.over()
+    services.shared_looks.over()
     for name, loop in loops.items():
         if name.startswith("worker-"):
             loop.wake()

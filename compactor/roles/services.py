@@ -53,7 +53,7 @@ class Services:
         settings: replaced as a whole by a reload; read them anew at each use.
         coordinator: says which daemon leads, and whether new work may begin.
         backoff: the backoff of entries that were given back because a service or store was unreachable.
-        emptiness: which worker has just found nothing in the queue.
+        shared_looks: which worker has just found nothing in the queue.
         in_hand: the claims that a worker of this process works on, or has still to undo: entry and start of the claim.
         failures: how often the work on an entry failed, or ended with its process.
         work, work_records: the table of what compactions predicted and achieved, and the workers' way to write it.
@@ -80,7 +80,7 @@ class Services:
     coordinator: Coordinator = field(default_factory=Alone)
     stopping: threading.Event = field(default_factory=threading.Event)
     backoff: Backoff = field(default_factory=Backoff)
-    emptiness: SharedLooks = field(default_factory=SharedLooks)
+    shared_looks: SharedLooks = field(default_factory=SharedLooks)
     in_hand: set[tuple[int, int | None]] = field(default_factory=set)
     failures: Failures = field(init=False)
     work: WorkTable = field(init=False)
@@ -154,7 +154,7 @@ class Services:
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )
         metrics.given_back_in_a_row.set_function(lambda: services.backoff.in_a_row)
-        metrics.unsettled.set_function(lambda: services.backoff.unsettled)
+        metrics.unsettled.set_function(lambda: services.backoff.pending_rollbacks)
         return services
 
     @property

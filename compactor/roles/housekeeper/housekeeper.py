@@ -44,7 +44,7 @@ class Housekeeper:
         self._services = services
         self._progress = progress or Progress()
         self._recovery = Recovery(services, self._progress)
-        self._continuing = FollowUps(services.queue)
+        self._follow_ups = FollowUps(services.queue)
         self._ours_until: dict[Duty, float] = {}
         self._looked = -_LOOK_SECONDS
         self._told: dict[Duty, str] = {}
@@ -69,7 +69,7 @@ class Housekeeper:
             freed += self._recovery.give_back_claims_of_the_lost()
             parts = self._go_on()
         if parts:
-            self._services.emptiness.over()
+            self._services.shared_looks.over()
         done: list[str] = [f"gave back {plural(len(freed), 'claim')} of dead workers"] if freed else []
         done += [f"queued what follows {plural(len(parts), 'part')}"] if parts else []
         if self._leads() and (gone := self._forget_work()):
@@ -104,12 +104,12 @@ class Housekeeper:
         Queue the follow-ups of parts whose workers are gone. A failing search for them keeps no duty from being done.
         """
         try:
-            self._continuing.find()
+            self._follow_ups.find()
             self._unlooked = ""
         except CompactorError as error:
             (_log.debug if self._unlooked == str(error) else _log.warning)("follow_ups.not_read", error=str(error))
             self._unlooked = str(error)
-        return self._continuing.go_on()
+        return self._follow_ups.go_on()
 
     def _refuse_rebalances(self) -> int:
         """

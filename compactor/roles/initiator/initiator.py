@@ -92,8 +92,8 @@ class Initiator:
         self._progress = progress or Progress()
         self._clock = clock
         self._recovery = Recovery(services, self._progress)
-        self._reach = ScanState()
-        self._quiet = Unchanged()
+        self._scan_state = ScanState()
+        self._unchanged = Unchanged()
         self._away = AwayStores()
         self._txns = Shared(services.transactions.valid_txns, clock)
         self._recorded: dict[Entity, str] = {}
@@ -116,16 +116,16 @@ class Initiator:
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
             settings = services.settings
-            plan = self._reach.plan(
+            plan = self._scan_state.plan(
                 services.now_ms(), paused, settings.initiator.full_scan_seconds, settings.rules_of_judging
             )
             if plan.anew:
-                self._quiet, self._refusals = Unchanged(), Refusals(services.queue)
+                self._unchanged, self._refusals = Unchanged(), Refusals(services.queue)
             tally, look = self._cycle(held, plan, judge)
             if not (tally.left or tally.unread):
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there
         if not tally.unread:
-            self._reach.came(
+            self._scan_state.came(
                 plan,
                 look,
                 again=tally.again,
@@ -151,7 +151,7 @@ class Initiator:
         tally = InitiatorTally(told=self._told)
         tally.wait(look.waiting)
         services.steps.enter(steps.INITIATOR_SEARCHED)
-        self._quiet.begin(now_ms, everything=plan.full)
+        self._unchanged.begin(now_ms, everything=plan.full)
         self._away.begin()
         self._txns.forget()
         over = self._over()
@@ -172,7 +172,7 @@ class Initiator:
                 if services.stopping.is_set():
                     tally.unread = True
                     break
-        (self._quiet.go_on if tally.left or tally.unread else self._quiet.end)()
+        (self._unchanged.go_on if tally.left or tally.unread else self._unchanged.end)()
         services.steps.enter(steps.INITIATOR_LISTED)
         self._enqueue(held, tally)
         services.steps.enter(steps.INITIATOR_QUEUED)
@@ -251,7 +251,7 @@ class Initiator:
                 tally.skip(entity, skip)
             else:
                 fingerprint = hash((candidate, place.part_id, place.location, of_table.fingerprint))
-                if (before := self._quiet.reason(fingerprint, now_ms)) is not None:
+                if (before := self._unchanged.reason(fingerprint, now_ms)) is not None:
                     tally.skip(entity, _UNCHANGED[before])
                     tally.unnamed.discard(entity)
                 else:
@@ -293,7 +293,7 @@ class Initiator:
         pending.sort(key=lambda subject: self._away.is_doubtful(subject.place.location or ""))
         for subject, (verdict, settled) in spread(judge, pending, services.settings.initiator.listing_threads, over):
             if settled and isinstance(verdict, Skip):
-                self._quiet.leave(subject.fingerprint, now_ms, verdict.reason)
+                self._unchanged.leave(subject.fingerprint, now_ms, verdict.reason)
             self._take(subject, verdict, tally)
             del left[subject.candidate.entity]
         tally.listed += len(pending) - len(left)

@@ -90,7 +90,7 @@ class Attempt:
         self._services = services
         self._worker_id = worker_id
         self._cancellation = cancellation
-        self._liveness = Lease(services, entry, worker_id, cancellation, self._step)
+        self._lease = Lease(services, entry, worker_id, cancellation, self._step)
         self._watching = contextlib.ExitStack()
         self._compaction: Compaction | None = None
         self._record = WorkRecord(services.work_records, entry, worker_id)
@@ -104,7 +104,7 @@ class Attempt:
     @property
     def txn_id(self) -> int | None:
         """The attempt's transaction; None before it is opened, and on Hive 3.1."""
-        return self._liveness.txn_id
+        return self._lease.txn_id
 
     def run(self) -> Compacted | LeftToCleaner:
         """
@@ -143,7 +143,7 @@ class Attempt:
     def _run(self, facts: EntryFacts, storage: Storage) -> Compacted | LeftToCleaner:
         services, entry = self._services, self.entry
         run_as = self._run_as(storage, facts.location)
-        self._liveness.begin(run_as)
+        self._lease.begin(run_as)
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
         self._asked(lambda: self._require_none_open(request.txns))
         newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
@@ -152,7 +152,7 @@ class Attempt:
             services.queue,
             entry,
             lambda: services.submitter.application(compaction.job),
-            self._liveness.give_way,
+            self._lease.give_way,
             self._cancellation.cancel,
             keep=lambda: self._record.keep(self._done),
         )
@@ -211,7 +211,7 @@ class Attempt:
         Args:
             newest: the last transaction that was opened when this attempt's lists were taken, or a later one.
         """
-        entity, lock_id = self.entry.entity, self._liveness.lock_id
+        entity, lock_id = self.entry.entity, self._lease.lock_id
         return wait_for_older_snapshots(
             lambda: self._asked(lambda: self._services.cleaning.older(entity, newest, lock_id)), self._cancellation
         )
@@ -307,7 +307,7 @@ class Attempt:
     def _rest(self) -> None:
         """End monitor and heartbeat."""
         self._watching.close()
-        self._liveness.end()
+        self._lease.end()
 
     def _plan(self, compaction: Compaction, state: AcidState) -> CompactionPlan | RefusedError:
         """The plan, or why there is not enough to compact."""
@@ -368,7 +368,7 @@ class Attempt:
         if facts.table.insert_only != before.table.insert_only:  # ALTER TABLE doesn't wait for the compaction's lock
             kind = "insert-only" if facts.table.insert_only else "full ACID"
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was made {kind} while it was compacted")
-        self._liveness.renew()
+        self._lease.renew()
         self._require_first(before.txns)
 
     def _require_none_open(self, lists: ValidTxnList | None) -> None:

@@ -114,12 +114,12 @@ class Backoff:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._lock = threading.Lock()
-        self._rotation = ClaimOrder()
+        self._claim_order = ClaimOrder()
         self._aside: dict[int, _Aside] = {}
         self._stores: dict[str, _Pause] = {}
         self._pools: dict[str | None, _Pause] = {}
         self._spark = _Pause()
-        self._unsettled: dict[object, str] = {}
+        self._pending: dict[object, str] = {}
         self._why = ""
         self._compacted: float | None = None
         self._forgot = clock()
@@ -221,7 +221,7 @@ class Backoff:
         for look in self._looks(pool):
             if (entry := take(look.without, look.among)) is not None:
                 with self._lock:
-                    number = self._rotation.found(pool, look)
+                    number = self._claim_order.found(pool, look)
                     if (aside := self._aside.get(entry.id)) is not None:
                         aside.tried = number
                 return entry
@@ -231,7 +231,7 @@ class Backoff:
         with self._lock:
             now = self.clock()
             due = {number: aside.tried for number, aside in self._aside.items() if self._due(aside) <= now}
-            return self._rotation.looks(pool, self._aside.keys() - due.keys(), due)
+            return self._claim_order.looks(pool, self._aside.keys() - due.keys(), due)
 
     def pause(self, pool: str | None) -> str | None:
         """Why nothing is claimed from this pool now; None if entries may be claimed."""
@@ -270,17 +270,17 @@ class Backoff:
     def kept(self, attempt: object, sentence: str) -> None:
         """Record that an attempt has ended and can't be undone yet."""
         with self._lock:
-            self._unsettled[attempt] = sentence
+            self._pending[attempt] = sentence
 
     def settled(self, attempt: object) -> None:
         """Record that nothing of the attempt is left."""
         with self._lock:
-            self._unsettled.pop(attempt, None)
+            self._pending.pop(attempt, None)
 
     @property
-    def unsettled(self) -> int:
+    def pending_rollbacks(self) -> int:
         """Attempts that have ended and can't be undone yet."""
-        return len(self._unsettled)
+        return len(self._pending)
 
     def waiting_for_stores(self) -> Mapping[str, int]:
         """How many entries were given back because a store is unreachable, by store."""
@@ -295,7 +295,7 @@ class Backoff:
         and that is no news. It counts when nothing was compacted for as long as an entry waits at most.
         """
         with self._lock:
-            told = list(self._unsettled.values())
+            told = list(self._pending.values())
             lately = self._compacted is not None and self.clock() - self._compacted < 2 * LONGEST_SECONDS
             if self.in_a_row and (self._pools or self._spark.times or not lately):
                 told.insert(0, f"{self.in_a_row} given back in a row, the latest: {self._why}")
@@ -313,7 +313,7 @@ class Backoff:
             still = {aside.store for aside in self._aside.values()}
             self._stores = {name: store for name, store in self._stores.items() if name in still}
         aside = self._aside.setdefault(entry.id, _Aside(now, 0))
-        aside.tried = self._rotation.number()
+        aside.tried = self._claim_order.number()
         aside.times += 1
         aside.until = now + 2 * pause_after(aside.times)
         return aside

@@ -56,8 +56,8 @@ class Rollbacks:
         self._backoff = backoff
         self._left: list[PendingRollback] = []
 
-    def __contains__(self, unsettled: PendingRollback) -> bool:
-        return unsettled in self._left
+    def __contains__(self, pending: PendingRollback) -> bool:
+        return pending in self._left
 
     @property
     def entries(self) -> frozenset[int]:
@@ -65,34 +65,34 @@ class Rollbacks:
         The ids of their entries. When another process has cleared up after such an attempt, this worker doesn't claim
         the entry before it has cleared up itself.
         """
-        return frozenset(unsettled.attempt.entry.id for unsettled in self._left)
+        return frozenset(pending.attempt.entry.id for pending in self._left)
 
     def due(self) -> PendingRollback | None:
         """The attempt to undo now, if any: the one whose time came first."""
-        first = min(self._left, key=lambda unsettled: unsettled.until, default=None)
+        first = min(self._left, key=lambda pending: pending.until, default=None)
         return first if first is not None and first.until <= self._backoff.clock() else None
 
-    def keep(self, unsettled: PendingRollback, error: Exception) -> str:
+    def keep(self, pending: PendingRollback, error: Exception) -> str:
         """Keep an attempt that can't be undone now because of this error; returns a sentence."""
-        unsettled.times += 1
-        unsettled.until = self._backoff.clock() + (pause := pause_after(unsettled.times))
-        unsettled.why = one_line(error) or type(error).__name__
-        if unsettled not in self._left:
-            self._left.append(unsettled)
-        self._backoff.kept(unsettled, unsettled.sentence)
+        pending.times += 1
+        pending.until = self._backoff.clock() + (pause := pause_after(pending.times))
+        pending.why = one_line(error) or type(error).__name__
+        if pending not in self._left:
+            self._left.append(pending)
+        self._backoff.kept(pending, pending.sentence)
         if isinstance(error, CompactorError | OSError):
-            (_log.debug if unsettled.times > 1 else _log.warning)(
-                "rollback.postponed", why=unsettled.why, next_try_seconds=pause, detail="the claim stays"
+            (_log.debug if pending.times > 1 else _log.warning)(
+                "rollback.postponed", why=pending.why, next_try_seconds=pause, detail="the claim stays"
             )
         else:
             _log.error("rollback.crashed", detail="the claim stays", exc_info=error)
-        return f"{unsettled.sentence}; next try in {pause:.0f} s"
+        return f"{pending.sentence}; next try in {pause:.0f} s"
 
-    def done(self, unsettled: PendingRollback) -> None:
+    def done(self, pending: PendingRollback) -> None:
         """Forget an attempt of which nothing is left."""
-        if unsettled in self._left:
-            self._left.remove(unsettled)
-        self._backoff.settled(unsettled)
+        if pending in self._left:
+            self._left.remove(pending)
+        self._backoff.settled(pending)
 
     def full(self) -> str | None:
         """Why nothing more may be claimed; None if entries may be."""
@@ -102,7 +102,7 @@ class Rollbacks:
 
     def waiting(self) -> str | None:
         """What the worker waits for; None if no attempt is left."""
-        first = min(self._left, key=lambda unsettled: unsettled.until, default=None)
+        first = min(self._left, key=lambda pending: pending.until, default=None)
         return (
             None
             if first is None

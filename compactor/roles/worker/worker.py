@@ -61,8 +61,8 @@ class Worker:
         self.worker_id = services.identity.worker_id(number)
         self._cancellation: Cancellation | None = None
         self._entry: QueueEntry | None = None
-        self._settling = Rollbacks(services.backoff)
-        self._continuing = FollowUps(services.queue)
+        self._rollbacks = Rollbacks(services.backoff)
+        self._follow_ups = FollowUps(services.queue)
 
     def run_once(self) -> Cycle:
         """
@@ -71,25 +71,25 @@ class Worker:
         Raises:
             CompactorError: the metastore can't be asked.
         """
-        if (unsettled := self._settling.due()) is not None:
-            sentence = self._settle(unsettled)
-            if unsettled not in self._settling:
-                self._services.in_hand.discard(_claim_of(unsettled.attempt.entry))
+        if (pending := self._rollbacks.due()) is not None:
+            sentence = self._settle(pending)
+            if pending not in self._rollbacks:
+                self._services.in_hand.discard(_claim_of(pending.attempt.entry))
                 return Cycle(sentence, again=True)
         if self._services.stopping.is_set():
             return DRAINING
         if (why := self._services.coordinator.why_not_start()) is not None:
             return _waits(why, told=True)
-        if self._continuing.go_on():
-            self._services.emptiness.over()
+        if self._follow_ups.go_on():
+            self._services.shared_looks.over()
         settings = self._services.settings.worker
         pool = self._claims_from
-        if (why := self._settling.full() or self._services.backoff.pause(pool)) is not None:
+        if (why := self._rollbacks.full() or self._services.backoff.pause(pool)) is not None:
             return _waits(why)
         judge = self._services.control.judge()
         if (closed := judge.closed()) is not None:
             return _waits(closed.sentence)
-        if self._services.emptiness.is_known(self.worker_id, pool, settings.poll_seconds):
+        if self._services.shared_looks.is_known(self.worker_id, pool, settings.poll_seconds):
             return self._idle()
         if starts := self._spark_starts(pool, judge):
             return starts
@@ -100,14 +100,14 @@ class Worker:
                 with about_entity(entry.entity, entry):
                     return Cycle(self._work(entry, settings.timeout_hours * 3600), again=True)
             finally:
-                if entry.id not in self._settling.entries:
+                if entry.id not in self._rollbacks.entries:
                     self._services.in_hand.discard(_claim_of(entry))
         if denied is not None:
             subject, denial = denied
             return _waits(f"{subject.full_name}: {denial.sentence}")
         if (why := self._services.backoff.nothing_else(self._is_still_ours)) is not None:
             return _waits(why)
-        self._services.emptiness.found(self.worker_id, pool)
+        self._services.shared_looks.found(self.worker_id, pool)
         return self._idle()
 
     @property
@@ -122,7 +122,7 @@ class Worker:
 
         Meanwhile the daemon may have been told to stop, or lost its place: all is asked again in the next cycle.
         """
-        services, ours = self._services, self._settling.entries
+        services, ours = self._services, self._rollbacks.entries
         if not services.submitter.cold:
             return None
         gate = None if judge.free else judge.gate()
@@ -144,7 +144,7 @@ class Worker:
         """The next entry; without one, the first subject that isn't let through, and why not."""
         gate = None if judge.free else judge.gate()
         denied: list[tuple[Subject, Denial]] = []
-        ours = self._settling.entries
+        ours = self._rollbacks.entries
 
         def take(without: frozenset[int], among: frozenset[int] | None) -> QueueEntry | None:
             entry = self._services.queue.claim(
@@ -157,7 +157,7 @@ class Worker:
         return self._services.backoff.claim(pool, take), next(iter(denied), None)
 
     def _idle(self) -> Cycle:
-        return IDLE if (left := self._settling.waiting()) is None else _waits(left)
+        return IDLE if (left := self._rollbacks.waiting()) is None else _waits(left)
 
     def cancel(self, error: CompactorError) -> None:
         """Stop the running compaction, if any; from another thread."""
@@ -230,7 +230,7 @@ class Worker:
         metrics.input_files.inc(len(plan.inputs))
         metrics.output_files.inc(len(staged.files))
         if plan.parts is not None:
-            self._continuing.remember(entry.id)
+            self._follow_ups.remember(entry.id)
         names = " and ".join(published.directories) or "nothing"
         _log.info(
             "compaction.committed",
@@ -246,25 +246,25 @@ class Worker:
         beside = f"; it appeared beside older snapshots, which may fail: {result.beside}" if result.beside else ""
         return f"{_name(entry)}: published {names} from {plural(len(plan.inputs), 'file')}{part}{beside}"
 
-    def _settle(self, unsettled: PendingRollback) -> str:
+    def _settle(self, pending: PendingRollback) -> str:
         """Undo, then mark; in that order, however many tries it takes."""
-        entry = unsettled.attempt.entry
+        entry = pending.attempt.entry
         with about_entity(entry.entity, entry):
             try:
-                sentence = self._undo(unsettled)
+                sentence = self._undo(pending)
             except Exception as error:
-                return self._settling.keep(unsettled, error)
-            self._settling.done(unsettled)
+                return self._rollbacks.keep(pending, error)
+            self._rollbacks.done(pending)
             return sentence
 
-    def _undo(self, unsettled: PendingRollback) -> str:
-        attempt, entry, error = unsettled.attempt, unsettled.attempt.entry, unsettled.error
+    def _undo(self, pending: PendingRollback) -> str:
+        attempt, entry, error = pending.attempt, pending.attempt.entry, pending.error
         if attempt.undo(message_of(error)):
-            self._continuing.remember(entry.id)
+            self._follow_ups.remember(entry.id)
             self._services.backoff.ended(entry, compacted=True)
             return f"{_name(entry)}: committed, though no answer came"
         if (
-            unsettled.times
+            pending.times
             and (now := self._services.queue.entry(entry.id)) is not None
             and (by := asked_to_stop(now)) is not None
         ):

@@ -37,12 +37,12 @@ class Stage:
     def __enter__(self):
         self._url = self._server.borrow(self._version)
         self._database = Database(self._url).__enter__()
-        self._quiet = quietly()
-        self._quiet.__enter__()
+        self._unchanged = quietly()
+        self._unchanged.__enter__()
         return self
 
     def __exit__(self, *about):
-        self._quiet.__exit__(*about)
+        self._unchanged.__exit__(*about)
         self._database.__exit__(*about)
         self._server.give_back(self._version, self._url)
 

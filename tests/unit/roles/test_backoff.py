@@ -201,7 +201,7 @@ def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(worl
 
     def broken(job):
         said.append(other.run_once())
-        world.services.emptiness.over()  # which lasts less than a second
+        world.services.shared_looks.over()  # which lasts less than a second
         raise AWAY
 
     world.submitter.before = broken
@@ -215,7 +215,7 @@ def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(worl
         assert (
             pool is None or other.run_once() == "nothing is queued"
         )  # the entry's time has come, and it is for the other pool's worker
-        world.services.emptiness.over()
+        world.services.shared_looks.over()
     assert pauses == ["5 s", "10 s", "20 s"]
     assert set(said) == {"nothing is queued"}
 

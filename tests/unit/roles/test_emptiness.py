@@ -37,7 +37,7 @@ def test_what_this_process_queues_is_seen_by_all(world, monkeypatch):
     one.run_once()
     world.services.queue.enqueue(Entity(table.database, table.name), CompactionKind.MAJOR)
     assert two.run_once() == IDLE
-    world.services.emptiness.over()
+    world.services.shared_looks.over()
     assert "published" in two.run_once()
     assert asked == [one.worker_id, two.worker_id]
 
@@ -46,10 +46,10 @@ def test_it_is_believed_for_less_than_a_wait(monkeypatch):
     """After the wait between two looks somebody asks again, whoever comes first; pools are told apart."""
     now = [100.0]
     monkeypatch.setattr("compactor.roles.worker.backoff.time", SimpleNamespace(monotonic=lambda: now[0]))
-    emptiness = SharedLooks()
-    emptiness.found("one", "a")
-    assert emptiness.is_known("two", "a", 10)
-    assert not emptiness.is_known("one", "a", 10)
-    assert not emptiness.is_known("two", None, 10)
+    shared_looks = SharedLooks()
+    shared_looks.found("one", "a")
+    assert shared_looks.is_known("two", "a", 10)
+    assert not shared_looks.is_known("one", "a", 10)
+    assert not shared_looks.is_known("two", None, 10)
     now[0] += 9
-    assert not emptiness.is_known("two", "a", 10)
+    assert not shared_looks.is_known("two", "a", 10)

@@ -166,7 +166,7 @@ def test_what_was_left_alone_is_known_through_a_look_of_several_cycles(world, sl
     assert sorted(slow) == names
     world.configure(initiator={"thresholds": {"delta_count": 1}, "full_scan_seconds": 0.001, "interval_seconds": 0.001})
     assert initiator.run_once() == "full scan: queued 0 of 5 candidates, 0 listed"
-    assert len(initiator._quiet._left) == 5
+    assert len(initiator._unchanged._left) == 5
 
 
 def test_what_a_full_scan_has_not_met_yet_is_still_known(world, slow, monkeypatch):
