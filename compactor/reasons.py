@@ -93,6 +93,7 @@ class Reason(StrEnum):
     # no daemon is there to do it
     NO_WORKER = "no-worker"
     NO_CLEANER = "no-cleaner"
+    NOT_READY = "not-ready"
 
     # the metastore
     UNKNOWN_SCHEMA = "unknown-schema"

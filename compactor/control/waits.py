@@ -55,10 +55,12 @@ class Workers:
 
     Args:
         pools: those that they serve; None: a daemon of an older version doesn't say.
+        held: why they compact nothing now, as the daemon itself says; empty: nothing holds them.
     """
 
     host: str
     pools: frozenset[str] | None
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +105,20 @@ class Surroundings:
             return None
         if not self.workers:
             return Wait(Reason.NO_WORKER.value, "no daemon has workers", "compactor run, with worker.threads")
-        hosts = [one.host for one in self.workers if one.pools is None or pool in one.pools]
-        if not hosts:
+        serving = sorted(
+            (one for one in self.workers if one.pools is None or pool in one.pools), key=lambda one: one.host
+        )
+        if not serving:
             remedy = f"worker.pools: {{{pool}: 1}}; after twelve hours workers without a pool take it"
             return Wait(Reason.NO_WORKER.value, f"no worker serves pool {pool}", remedy)
-        drained = [self.judge.drained(host) for host in sorted(hosts)]
-        if (first := drained[0]) is None or not all(drained):
-            return None
-        return Wait.of(first)
+        drained = {one.host: denial for one in serving if (denial := self.judge.drained(one.host)) is not None}
+        left = [one for one in serving if one.host not in drained]
+        if not left:
+            return Wait.of(drained[serving[0].host])
+        if all(one.held for one in left):
+            first = left[0]
+            return Wait(Reason.NOT_READY.value, f"{first.host}: {first.held}", "what it names; the daemon tries again")
+        return None
 
 
 def _resume(scope: Scope) -> str:

@@ -16,6 +16,8 @@ POOLS = "pools"
 """Name of the field of a member's record that has the pools of its workers."""
 SETTINGS = "settings"
 """Name of the field of a member's record that has the fingerprints of the settings that it goes by."""
+HELD = "held"
+"""Name of the field of a member's record that says why its workers compact nothing now; empty when nothing holds them."""
 NOT_READY = "not_ready"
 """Name of the field of a member's record that says why the daemon doesn't do its work now; empty when it does."""
 

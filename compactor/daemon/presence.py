@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Activity, Connection, Member, Role, not_led
 from compactor.coordination.base import elapsed
-from compactor.coordination.model import NOT_READY, POOLS, SETTINGS
+from compactor.coordination.model import HELD, NOT_READY, POOLS, SETTINGS
 from compactor.daemon.loop import RoleLoop
 from compactor.errors import CompactorError
 from compactor.log import get_logger
@@ -81,7 +81,9 @@ class Presence:
         coordinator, metrics = self._services.coordinator, self._services.metrics
         doing = [self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown]
         not_ready = [said[:_SENTENCE] for said in self._unready()]
-        coordinator.report(doing, {SETTINGS: self._services.settings.fingerprints(), NOT_READY: not_ready})
+        held = (coordinator.why_not_start() or self._services.backoff.trouble() or "")[:_SENTENCE]
+        extra = {SETTINGS: self._services.settings.fingerprints(), NOT_READY: not_ready, HELD: held}
+        coordinator.report(doing, extra)
         leading = show(metrics, self._services)
         if elapsed() - self._looked >= _LOOK_SECONDS:
             self._looked = elapsed()

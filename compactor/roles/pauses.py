@@ -12,7 +12,7 @@ from compactor.control import Denial, Judge, Subject
 from compactor.control.spending import used
 from compactor.control.waits import Workers
 from compactor.coordination import SeenMember
-from compactor.coordination.model import POOLS
+from compactor.coordination.model import HELD, POOLS
 from compactor.errors import CompactorError
 from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.roles.services import Services
@@ -41,7 +41,11 @@ def subject_of(entry: QueueEntry) -> Subject:
 
 def workers_of(alive: Iterable[SeenMember]) -> tuple[Workers, ...]:
     """The workers of these daemons, by the host."""
-    return tuple(Workers(seen.member.host, _pools(seen)) for seen in alive if "worker" in seen.member.roles)
+    return tuple(
+        Workers(seen.member.host, _pools(seen), str(seen.member.extra.get(HELD, "")))
+        for seen in alive
+        if "worker" in seen.member.roles
+    )
 
 
 def _pools(seen: SeenMember) -> frozenset[str] | None:

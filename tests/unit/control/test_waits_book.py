@@ -21,8 +21,8 @@ def answers(case: Case) -> list[str]:
     control = tuple(line for line, words in zip(case.entries, lines, strict=True) if words[0] not in OURS)
     judge, working, _ = situation(replace(case, entries=control))
     workers = tuple(
-        Workers(host, frozenset(pools[0].split(",")) if pools else None)
-        for verb, host, *pools in (words for words in mine if len(words) > 1)
+        Workers(host, frozenset(told[0].split(",")) if told and told[0] != "-" else None, *told[1:])
+        for verb, host, *told in (words for words in mine if len(words) > 1)
         if verb == "workers"
     )
     attempted = {int(words[1]): (words[2], words[3]) for words in mine if words[0] == "attempted"}

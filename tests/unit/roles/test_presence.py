@@ -2,6 +2,7 @@
 
 import time
 from contextlib import closing
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,8 @@ from compactor.coordination.model import NOT_READY, SETTINGS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from compactor.daemon import presence as daemon_presence
 from compactor.daemon.presence import Board, Presence, describe, show
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, UnreachableError
+from compactor.roles.pauses import workers_of
 
 
 def test_only_roles_that_somebody_stands_for_have_a_leader_or_none(world):
@@ -95,11 +97,16 @@ def test_what_a_daemon_knows_is_in_its_record(world):
     presence.run_once()
     (told,) = coordinator.members()
     assert told.member.extra[NOT_READY] == unready
+    assert workers_of([told]) == ()
     before, now = first.member.extra[SETTINGS], told.member.extra[SETTINGS]
     assert {name for name in now if now[name] != before[name]} == {"windows"}
     unready.clear()
+    world.services.backoff.cannot_begin(UnreachableError("no Java"))
     presence.run_once()
-    assert coordinator.members()[0].member.extra[NOT_READY] == []
+    (told,) = coordinator.members()
+    assert told.member.extra[NOT_READY] == []
+    (workers,) = workers_of([replace(told, member=replace(told.member, roles=("worker",)))])
+    assert workers.held == "1 given back in a row, the latest: no Java"
 
 
 def test_a_role_that_nobody_leads_is_logged_once(world, monkeypatch):
