@@ -1,5 +1,7 @@
 """Small pieces of the sentences in messages, reasons and answers."""
 
+from datetime import UTC, datetime
+
 
 def one_line(text: object) -> str:
     """A text on one line: every run of white space becomes one blank, and none begins or ends it."""
@@ -9,3 +11,13 @@ def one_line(text: object) -> str:
 def plural(count: int, noun: str, nouns: str = "") -> str:
     """A count with its noun: 1 delta, 2 deltas; `nouns` is the plural where an s isn't enough."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def instant(epoch_ms: int | None) -> str | None:
+    """Milliseconds since 1970 as ISO 8601 in UTC, with milliseconds: 2024-05-01T08:30:00.000Z. A number that is no time stays one."""
+    if epoch_ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):  # a row that another wrote
+        return str(epoch_ms)

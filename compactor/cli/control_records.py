@@ -1,12 +1,12 @@
 """
 Shared by the commands that change control state (`pause`, `resume`, `drain`) or show why an entry waits.
 
-Connects to the coordinator, reads scopes and times from options, and makes records of pauses and drains.
+Connects to the coordinator, and reads scopes and times from options.
 """
 
 import getpass
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -16,26 +16,19 @@ import click
 from compactor.cli import completing, units
 from compactor.cli.naming.lookup import find_table
 from compactor.cli.naming.target import Target, no_database
-from compactor.cli.output import OutputColumn, Record
+from compactor.cli.output import OutputColumn
 from compactor.cli.session import Session, quiet_log
-from compactor.control import Control, Drain, Judge, Pause, Scope
+from compactor.control import Control, Scope
 from compactor.control.configured import zone_of
-from compactor.control.judge import Situation
 from compactor.control.records import HOLDS, Holds
 from compactor.control.scope import ScopeKind
 from compactor.control.times import FIRST_YEAR, LAST_YEAR, in_ms, last
-from compactor.control.waits import Surroundings, Wait
-from compactor.coordination import Coordinator, SeenMember, open_coordinator
-from compactor.errors import CompactorError, UnreachableError, UsageError
+from compactor.coordination import Coordinator, open_coordinator
+from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.model import QueueEntry, QueueState
 from compactor.name_patterns import fits, is_pattern
-from compactor.roles.pauses import subject_of, workers_of
-from compactor.roles.worker.failures import KEY, StoredFailure, told
-
-_OPEN = frozenset({QueueState.INITIATED, QueueState.WORKING})
-
+from compactor.status.daemons import UNTOLD, Daemons
 
 COLUMNS = (
     OutputColumn("what", "WHAT"),
@@ -52,7 +45,6 @@ _PATIENCE_SECONDS = 5.0
 _LENGTH = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)min)?(?:(\d+)s)?")
 _LENGTHS = (86_400_000, 3_600_000, 60_000, 1000)
 _LONGEST_MS = 10 * 366 * 86_400_000
-_UNTOLD = "it can't be told what is paused"
 
 
 # Scopes
@@ -228,123 +220,19 @@ def change(where: Coordinator, how: Callable[[Mapping[str, Any]], dict[str, Any]
     where.update(HOLDS, how)
 
 
-def judge(session: Session) -> Judge:
+def daemons(session: Session) -> Daemons:
     """
-    The judge of why an entry waits.
+    All daemons at this moment; what isn't known of them is printed, a line each.
 
-    When the control state can't be read, the reason is printed once, on a line of its own; the judge then answers for
-    each entry only that it can't be told what is paused.
+    When the control state can't be read, it is answered for each entry only that it can't be told what is paused.
     """
     database, settings = session.database(), session.settings
     try:
-        with coordinator(session) as found:
-            decide = Control(lambda: found, lambda: settings, lambda: database.read(database.now_ms), None).judge()
-    except CompactorError as error:
-        unknown = f"{_UNTOLD}: {error}"
-    else:
-        if (denial := decide.uncertain()) is None:
-            return decide
-        unknown = denial.sentence
-    session.output.say(unknown)
-    return Judge(Situation(now_ms=0, unknown=_UNTOLD))
-
-
-def daemons(session: Session) -> list[SeenMember] | None:
-    """The daemons that are alive; None, with a message, where that can't be told."""
-    try:
         with coordinator(session) as where:
-            return [seen for seen in where.members() if seen.alive]
-    except UnreachableError as error:
-        session.output.say(f"it can't be told which daemons are there: {error}")
-        return None
-    except CompactorError:
-        return []  # no daemon has been here yet
-
-
-def surroundings(session: Session, entries: Iterable[QueueEntry]) -> tuple[Surroundings, Mapping[int, StoredFailure]]:
-    """
-    What it depends on whether these entries are claimed, and the stored failures of initiated and working ones, by id.
-
-    What can't be read is said once, on a line of its own.
-    """
-    decide = judge(session)
-    if decide.uncertain() is not None:
-        return Surroundings(decide), {}
-    told = stored_failures(session, entries)
-    working = [subject_of(entry) for entry in Queue(session.database()).working()] if decide.counts else []
-    since_attempt = {number: (one.reason, one.because) for number, one in told.items() if one.reason}
-    alive = daemons(session)
-    return Surroundings(decide, working, since_attempt, None if alive is None else workers_of(alive)), told
-
-
-def waiting(
-    session: Session, entries: Collection[QueueEntry]
-) -> tuple[Mapping[int, Wait], Mapping[int, StoredFailure]]:
-    """`waits` of these entries, and their stored failures, both by id; where none is initiated, only the latter are asked."""
-    if all(entry.state is not QueueState.INITIATED for entry in entries):
-        return {}, stored_failures(session, entries)
-    at, told = surroundings(session, entries)
-    return waits(at, entries), told
-
-
-def waits(at: Surroundings, entries: Iterable[QueueEntry]) -> dict[int, Wait]:
-    """Why each initiated entry isn't claimed now, by id; without those that the next free worker claims."""
-    return {
-        entry.id: wait
-        for entry in entries
-        if entry.state is QueueState.INITIATED
-        and (wait := at.wait(subject_of(entry), entry.kind, entry.id)) is not None
-    }
-
-
-# Records
-
-
-def pause_record(pause: Pause) -> Record:
-    """A pause as an output record."""
-    return {
-        "what": "pause",
-        "scope": str(pause.scope),
-        "reason": pause.reason,
-        "by": pause.by,
-        "since": units.instant(pause.since_ms),
-        "until": units.instant(pause.until_ms),
-        "cancel": pause.cancel,
-        "cleaner": pause.cleaner,
-    }
-
-
-def drain_record(drain: Drain) -> Record:
-    """A drained host as an output record; `scope` is `host:…`."""
-    return {
-        "what": "drain",
-        "scope": f"host:{drain.host}",
-        "reason": drain.reason or None,
-        "by": drain.by,
-        "since": units.instant(drain.since_ms),
-        "until": None,
-        "cancel": None,
-        "cleaner": None,
-    }
-
-
-def stored_failures(session: Session, entries: Iterable[QueueEntry]) -> Mapping[int, StoredFailure]:
-    """
-    The stored failures of initiated and working entries, by entry id.
-
-    When the control state can't be read, a message says so and the result is empty.
-    """
-    wanted = {entry.id for entry in entries if entry.state in _OPEN}
-    if not wanted:
-        return {}
-    try:
-        with coordinator(session) as where:
-            value = where.read(KEY)
+            control = Control(lambda: where, lambda: settings, lambda: database.read(database.now_ms), None)
+            found = Daemons.read(where, control.judge(), Queue(database))
     except CompactorError as error:
-        session.output.say(f"it can't be told what broke down: {error}")
-        return {}
-    return {
-        entry_id: found
-        for entry_id, found in told(value.data if value is not None else {}).items()
-        if entry_id in wanted
-    }
+        found = Daemons.untold(f"{UNTOLD}: {error}")
+    for sentence in found.unknown:
+        session.output.say(sentence)
+    return found

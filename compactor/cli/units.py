@@ -1,7 +1,5 @@
 """Formats sizes, times and counts for people; programs get the plain number in the unit that the key names."""
 
-from datetime import UTC, datetime
-
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -46,16 +44,6 @@ def milliseconds(value: object) -> str:
     return seconds(float(str(value)) / 1000)
 
 
-def instant(epoch_ms: int | None) -> str | None:
-    """Milliseconds since 1970 as ISO 8601 in UTC, with milliseconds: 2024-05-01T08:30:00.000Z. A number that is no time stays one."""
-    if epoch_ms is None:
-        return None
-    try:
-        return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):  # a row that another wrote
-        return str(epoch_ms)
-
-
 def clock(text: object) -> str:
-    """An `instant` for people: 2024-05-01 08:30:00."""
+    """An `instant` (`compactor.words`) for people: 2024-05-01 08:30:00."""
     return str(text)[:19].replace("T", " ")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
 from compactor.daemon.presence import Board, Presence
+from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableError
 from compactor.metastore.compaction_queue.announcements import Announcements
 from compactor.metrics import Metrics
@@ -18,7 +19,6 @@ from compactor.roles.cycle import Cycle, Progress
 from compactor.roles.housekeeper.housekeeper import Housekeeper
 from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.pauses import Pauses
-from compactor.roles.queue_metrics import QueueMetrics
 from compactor.roles.services import Services
 from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings

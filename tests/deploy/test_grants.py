@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from compactor.coordination.sql.table import StateTable
 from compactor.daemon.daemon import Daemon
+from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import CompactorError
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
@@ -26,7 +27,6 @@ from compactor.metastore.db.own_tables import OWN_TABLES, WORK
 from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.txn.transactions import Transactions
 from compactor.roles.housekeeper.recovery import Recovery
-from compactor.roles.queue_metrics import QueueMetrics
 from compactor.roles.worker.work_record import WorkRecords
 from compactor.settings import Settings
 from tests.deploy.service import DEPLOY

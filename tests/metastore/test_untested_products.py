@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.coordination.sql.table import StateTable
+from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.compaction_queue.claims import _listed
 from compactor.metastore.db.database import Database
@@ -24,7 +25,6 @@ from compactor.metastore.db.schema import _build, _generation, _missing
 from compactor.metastore.db.tables import CATALOG, TRANSACTIONS
 from compactor.metastore.owned_lists import OwnedLists, parameters_in
 from compactor.roles.housekeeper.recovery import Recovery
-from compactor.roles.queue_metrics import QueueMetrics
 from tests.metastore.untested import PARSERS, PRODUCTS, Judge, columns, create_hive_3, engine_of, stand_in
 from tests.model.test_roles_life import EVERYTHING, Life
 from tests.unit.roles.world import World

@@ -1,6 +1,6 @@
 """Pieces of sentences."""
 
-from compactor.words import one_line, plural
+from compactor.words import instant, one_line, plural
 
 
 def test_plural():
@@ -15,3 +15,10 @@ def test_plural():
 def test_one_line():
     """Breaks and runs of blanks become one blank; the text of an error is its words."""
     assert one_line(ValueError(" a\n\tb  c\n")) == "a b c"
+
+
+def test_instant():
+    """Times are ISO 8601 in UTC for programs; a number that is none stays as it is."""
+    assert instant(1_714_552_200_123) == "2024-05-01T08:30:00.123Z"
+    assert instant(None) is None
+    assert instant(900_000_000_000_000_000) == "900000000000000000"

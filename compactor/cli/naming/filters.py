@@ -23,8 +23,9 @@ from compactor.control.scope import DEFAULT_POOL
 from compactor.errors import NothingFitsError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.model import Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.model import Entity, ForeignEntry, QueueEntry
 from compactor.name_patterns import fits, is_pattern
+from compactor.status.records import entered_ms
 
 Row = TypeVar("Row", bound=QueueEntry | ForeignEntry)
 METAVAR = "[DB[.TABLE[/PARTITION]]]"
@@ -110,27 +111,16 @@ class Wanted:
         if self.worker is not None and (not entry.worker_id or not fits(entry.worker_id.lower(), self.worker)):
             return False
         if isinstance(entry, ForeignEntry):
-            return self.kind is None and self.pool is None and self._is_since(entry.enqueue_ms)
+            return self.kind is None and self.pool is None and self._is_since(entered_ms(entry))
         if self.kind is not None and entry.kind.value != self.kind:
             return False
         if self.pool is not None and self.pool.lower() != (entry.pool or DEFAULT_POOL).lower():
             return False
-        return self._is_since(entry.end_ms if isinstance(entry, HistoryEntry) else moment_of(entry))
+        return self._is_since(entered_ms(entry))
 
     def _is_since(self, moment_ms: int | None) -> bool:
         """Hive 3.1 doesn't note when an entry was queued: what may be since then is shown."""
         return self.since_ms is None or moment_ms is None or moment_ms >= self.since_ms
-
-
-def moment_of(entry: QueueEntry) -> int | None:
-    """When an entry of the queue entered its state."""
-    match entry.state:
-        case QueueState.INITIATED:
-            return entry.enqueue_ms
-        case QueueState.WORKING:
-            return entry.start_ms
-        case _:
-            return entry.commit_ms or entry.start_ms
 
 
 def places(session: Session, target: str | None) -> Callable[[Entity], bool]:

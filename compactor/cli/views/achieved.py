@@ -1,19 +1,10 @@
-"""
-Shows what compactions predicted and achieved, and how far those are that run; see `metastore.compaction_queue.work`.
+"""The columns of what compactions predicted and achieved, and of how far those are that run (`status.records`)."""
 
-Pure. Entries without a row there (Hive's own compactions, those of earlier releases) have nothing to show.
-"""
-
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable
 from typing import Final
 
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record
-from compactor.metastore.compaction_queue.work import StoredWork, Work
-from compactor.metastore.model import QueueEntry, QueueState
-
-_FIELDS: Final = tuple(field.name for field in fields(Work) if field.name not in {"worker", "share"})
 
 
 def _percent(share: object) -> str:
@@ -81,75 +72,3 @@ PROGRESS_COLUMNS: Final = (
     OutputColumn("expected_end", "EXPECTED END", people=False),
 )
 """How far an entry is that is being worked on."""
-
-
-def achieved(entry: QueueEntry, stored: StoredWork | None) -> Record:
-    """
-    What the work on an entry of the history predicted and achieved; all keys are there, those not known as None.
-
-    The row of an earlier attempt than the entry's last tells nothing.
-    """
-    known = None if stored is None or not _is_of(entry, stored) else stored.work
-    return {name: None if known is None else getattr(known, name) for name in _FIELDS} | {
-        "worker": entry.worker_id or (None if known is None else known.worker)
-    }
-
-
-def progress(entry: QueueEntry, stored: StoredWork | None, now_ms: int) -> Record:
-    """
-    The share (0..1) of the writing that is done, and when it will end; None for entries that no worker writes.
-
-    Args:
-        now_ms: by the database clock.
-    """
-    if stored is None or entry.state is not QueueState.WORKING or not _is_of(entry, stored):
-        return {"done": None, "left_ms": None, "expected_end": None}
-    end = stored.expected_end_ms(now_ms)
-    return {
-        "done": stored.work.share,
-        "left_ms": None if end is None else max(0, end - now_ms),
-        "expected_end": units.instant(end),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """
-    How long a worker takes for a compaction.
-
-    Args:
-        each: seconds that every one takes: planning and publishing.
-        byte: seconds for each byte of the inputs: writing and checking.
-    """
-
-    each: float
-    byte: float
-
-    def seconds(self, size: int) -> float:
-        """Of a compaction with so many bytes of inputs."""
-        return self.each + size * self.byte
-
-
-def paces(found: Iterable[tuple[QueueEntry, StoredWork | None]]) -> dict[str, Pace]:
-    """By the kind that was done, from those whose steps are all known; a kind without any is missing."""
-    done: dict[str, list[tuple[float, float, int]]] = {}
-    for entry, stored in found:
-        if stored is None or not _is_of(entry, stored):
-            continue
-        work = stored.work
-        steps = (work.planning_seconds, work.publishing_seconds, work.writing_seconds, work.checking_seconds)
-        known = [step for step in steps if step is not None]
-        if len(known) == len(steps) and work.compacted_as and work.bytes_before:
-            done.setdefault(work.compacted_as, []).append((sum(known[:2]), sum(known[2:]), work.bytes_before))
-    return {
-        kind: Pace(
-            sum(each for each, _, _ in some) / len(some),
-            sum(byte for _, byte, _ in some) / sum(size for _, _, size in some),
-        )
-        for kind, some in done.items()
-    }
-
-
-def _is_of(entry: QueueEntry, stored: StoredWork) -> bool:
-    """Whether the row is of the claim that the entry has, or had last."""
-    return entry.start_ms == stored.start_ms

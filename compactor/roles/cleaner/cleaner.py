@@ -31,7 +31,6 @@ from compactor.metastore.clean.readers import MayBeListedError
 from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.included import left_below
 from compactor.planning.observed import NOTHING
-from compactor.planning.picker import cleanup_off
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.aborts import AbortCleaner
@@ -46,7 +45,7 @@ from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cycle import Progress
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import subject_of
-from compactor.roles.replication import why_kept
+from compactor.roles.replication import why_stays
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import StoreAwayError, news
 
@@ -175,10 +174,10 @@ class Cleaner:
             return
         self._book[entry.id].missing = None
         table, partition = facts
-        if (why := _why_kept(table, partition)) is not None:
-            services.queue.mark_refused(entry, f"{Reason.NO_CLEANUP.value}: {why}")
+        if (skip := why_stays(table, partition)) is not None:
+            services.queue.mark_refused(entry, f"{skip.reason.value}: {skip.explanation}")
             tally.end("refused")
-            _log.info("cleaning.refused", reason=Reason.NO_CLEANUP.value, why=why)
+            _log.info("cleaning.refused", reason=skip.reason.value, why=skip.explanation)
             return
         if table.partitioned and partition is None:
             # Hive's entry for a dynamic-partition abort; the cleaning of aborted writes does it
@@ -359,14 +358,6 @@ def _location(facts: tuple[TableFacts, PartitionFacts | None] | None) -> str | N
 
 def _obsolete_and_aborted(state: AcidState) -> tuple[ListedDir, ...]:
     return (*state.obsolete, *state.aborted)
-
-
-def _why_kept(table: TableFacts, partition: PartitionFacts | None) -> str | None:
-    if cleanup_off(table.parameters, partition.parameters if partition else {}):
-        return (
-            f"no_cleanup is set for {table.full_name}{'/' + partition.name if partition else ''}: replaced files stay"
-        )
-    return why_kept(table.database, table.database_parameters, partition.location if partition else table.location)
 
 
 def _names(swept: Swept) -> str:

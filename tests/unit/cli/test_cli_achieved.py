@@ -2,10 +2,10 @@
 
 import pytest
 
-from compactor.cli.views.achieved import achieved, progress
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.work import StoredWork, Work, WorkTable
 from compactor.metastore.db.own_tables import WORK
+from compactor.status.records import achieved, progress
 
 BEGUN = Work(
     worker="compactor-edge1-x-1",

@@ -279,8 +279,7 @@ def test_without_zookeeper_the_database_answers(shop, command):
 
 def test_without_zookeeper_one_line_is_enough_for_what_is_worked_on(shop):
     """
-    Of entries that don't wait it isn't asked what is paused: what is said then is that it can't be told whether they
-    broke down.
+    As of entries that wait: neither what is paused is known then, nor what broke down.
     """
     assert shop.run("enqueue", "shop.orders").exit_code == 0
     with shop.open() as database:
@@ -292,7 +291,7 @@ def test_without_zookeeper_one_line_is_enough_for_what_is_worked_on(shop):
     found = shop.run("-o", "json", "queue")
     assert [entry["state"] for entry in json.loads(found.stdout)] == ["working"]
     assert found.stderr.splitlines() == [
-        "it can't be told what broke down: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"
+        "it can't be told what is paused: ZooKeeper 127.0.0.1:1 can't be reached: Connection refused"
     ]
 
 

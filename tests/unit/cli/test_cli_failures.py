@@ -3,18 +3,16 @@ queue and explain: how often an entry broke down, why the last time, and that th
 """
 
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.control_records import stored_failures
-from compactor.cli.session import Session
 from compactor.coordination import open_coordinator
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueEntry, QueueState
-from compactor.roles.worker.failures import Failures
+from compactor.roles.worker.failures import Failures, StoredFailure
 from compactor.settings import load_settings
+from compactor.status.daemons import Daemons
 
 FIGURES = "shop.orders: a major of all would write about 900 bytes, and the file system at /w leaves 100"
 
@@ -78,7 +76,9 @@ def test_without_anything_noted_nothing_is_told(told):
 
 
 def test_entries_that_nobody_tries_any_more_have_no_failures():
-    """The control state isn't asked for them."""
-    waiting = QueueEntry(1, Entity("db", "t"), CompactionKind.MAJOR, QueueState.READY_FOR_CLEANING)
-    nobody = cast("Session", None)  # asked for anything, it would fail
-    assert stored_failures(nobody, [waiting]) == {}
+    """What is stored of an entry that waits for cleaning is of an earlier time."""
+    stored = StoredFailure(2, "ExecutorLostFailure", "disk-full", FIGURES)
+    waiting = QueueEntry(1, Entity("db", "t"), CompactionKind.MAJOR, QueueState.WORKING)
+    daemons = Daemons(failures={1: stored})
+    assert daemons.failure(waiting) == stored
+    assert daemons.failure(replace(waiting, state=QueueState.READY_FOR_CLEANING)) == StoredFailure()

@@ -7,18 +7,20 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.commands.looking.why import Alike, Cause, cleaning_causes, record
 from compactor.control import Denial, Scope
 from compactor.control.waits import Workers
-from compactor.coordination import Member, SeenMember
+from compactor.coordination import Member, Role, SeenMember
 from compactor.coordination.model import POOLS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from compactor.demo.rows import CatalogRows, MetastoreLedger
 from compactor.demo.warehouse import Warehouse
 from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
+from compactor.planning.picker import Skip
 from compactor.reasons import Reason
 from compactor.roles.pauses import workers_of
+from compactor.status.causes import Alike, Cause, Hindrance, record
+from compactor.status.daemons import Daemons
 from tests.metastore.actor import Hive
 
 TXN = OpenTransaction(17, "ann", "edge", 0, 0, 3 * 3_600_000)
@@ -74,7 +76,9 @@ def daemon(*roles, pools=None):
 )
 def test_what_holds_back_cleaning(blockers, denial, kept, daemons, expected):
     """A transaction or a lock is named with what ends it; what is the same for all entries is said once."""
-    causes = cleaning_causes(blockers, denial, kept, daemons)
+    stays = None if kept is None else Skip(Reason.NO_CLEANUP, kept)
+    unattended = Daemons(members=daemons).lack(Role.CLEANER)
+    causes = Hindrance(tuple(blockers), denial, stays, unattended).causes()
     assert [(cause.sentence, cause.remedy) for cause in causes] == expected
 
 

@@ -22,8 +22,8 @@ def explain(drawn: Drawn, words: list[str]) -> list[str]:
 
 
 def answers(database, folder, monkeypatch, case: Case) -> list[str]:
-    """The answers to the questions of a case; a daemon is there whose workers serve any pool."""
-    DatabaseCoordinator(database, 3600).join(Member("other", "there", 1, "1", ("worker",)), ())
+    """The answers to the questions of a case; a daemon is there, the Cleaner, whose workers serve any pool."""
+    DatabaseCoordinator(database, 3600).join(Member("other", "there", 1, "1", ("worker", "cleaner")), ())
     return Drawn(World(database, folder), case, monkeypatch).answers(explain=explain)
 
 

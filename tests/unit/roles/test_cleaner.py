@@ -117,8 +117,9 @@ def test_a_table_that_became_a_source_of_replication_keeps_its_files(world):
     _replicate(world)
     assert world.clean() == "ended 1 without cleaning"
     assert len(visible(table)) == 5
-    assert world.ended()[0][1].endswith(
-        "can't be handed to Hive's change management: hdfs.change_management_root isn't set"
+    assert world.ended()[0][1] == (
+        "replication-source: db is a source of replication, and replaced files can't be handed to Hive's change"
+        " management: hdfs.change_management_root isn't set"
     )
 
 

@@ -5,11 +5,11 @@ import pytest
 from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, SPENT, Drain, with_drain, with_pause, without_pauses
 from compactor.coordination import Alone
+from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity
 from compactor.roles import steps
 from compactor.roles.pauses import Pauses
-from compactor.roles.queue_metrics import QueueMetrics
 from compactor.roles.worker.worker import IDLE
 
 

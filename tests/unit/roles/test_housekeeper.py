@@ -268,7 +268,7 @@ def test_what_cannot_be_cleared_up_stays_claimed(world, monkeypatch):
 
 def test_the_watch_counts_the_queue(world):
     """Depth by state and kind, and the age of the oldest; states that are empty show 0."""
-    from compactor.roles.queue_metrics import QueueMetrics
+    from compactor.daemon.queue_metrics import QueueMetrics
 
     now = world.services.now_ms()
     world.hive.queued("db.a", enqueue_time=now - 60_000)

@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.coordination import Alone
+from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity
 from compactor.reasons import Reason
-from compactor.roles.queue_metrics import QueueMetrics
 from compactor.roles.worker.backoff import LONGEST_SECONDS
 from compactor.roles.worker.failures import ATTEMPTS, KEY, Failures, StoredFailure, told
 from compactor.storage.base import Room

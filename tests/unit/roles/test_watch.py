@@ -6,9 +6,9 @@ from structlog.testing import capture_logs
 from compactor.acid.compaction import CompactionKind
 from compactor.control import Pause, Scope
 from compactor.control.records import HOLDS, with_pause, without_pauses
+from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity
-from compactor.roles.queue_metrics import QueueMetrics
 from tests.metastore.actor import OUTLIVED_MS
 
 

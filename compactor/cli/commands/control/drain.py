@@ -12,6 +12,7 @@ from compactor.errors import CompactorError, RefusedError, UnreachableError, Usa
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.reasons import Reason
+from compactor.status.records import drain_record
 from compactor.words import one_line
 
 _HOST_LIMIT = 64
@@ -51,7 +52,7 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
     if running and not undo:
         session.output.say(f"host {host} is still working on {running}; `compactor queue --state working` shows them")
     record = {
-        **control_records.drain_record(before if undo and before else made),
+        **drain_record(before if undo and before else made),
         "drained": not undo,
         "running": running,
     }

@@ -4,9 +4,10 @@ import click
 
 from compactor.cli import control_records, units
 from compactor.cli.naming.filters import watch_option, watched
-from compactor.cli.output import OutputColumn, Record, View
+from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.coordination import Role, SeenMember, not_led
+from compactor.coordination import not_led
+from compactor.status.records import member_record
 
 COLUMNS = (
     OutputColumn("host", "HOST"),
@@ -57,33 +58,3 @@ def members(session: Session, *, watch: float | None) -> None:
         session.output.show(View(COLUMNS, records, empty="no daemon is there", footer=footer if records else ""))
 
     watched(session, watch, show)
-
-
-def member_record(seen: SeenMember) -> Record:
-    """
-    A member as an output record.
-
-    `doing` has an item for each thread, `busy` a sentence for each thread that is in a cycle. Fields that a daemon of a
-    newer version wrote are passed through.
-    """
-    member = seen.member
-    leads = [role.value for role in seen.leads]
-    led = {role.value for role in Role}
-    return {
-        **member.extra,
-        "host": member.host,
-        "pid": member.pid,
-        "version": member.version,
-        "state": "alive" if seen.alive else "gone",
-        "roles": list(member.roles),
-        "leads": leads,
-        "stands_by": [role for role in member.roles if role in led and role not in leads],
-        "heartbeat_age_ms": seen.heartbeat_age_ms,
-        "busy": [
-            f"{activity.name}: {activity.what or activity.step or 'at work'}"
-            for activity in member.doing
-            if activity.busy
-        ],
-        "doing": [activity.record() for activity in member.doing],
-        "instance": member.instance,
-    }

@@ -9,6 +9,7 @@ from compactor.control.records import Pause, with_pause
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.roles.pauses import subject_of
+from compactor.status.records import drain_record, pause_record
 from compactor.words import one_line
 
 
@@ -67,7 +68,7 @@ def pause(
         session.output.say(f"goes over the pause by {before.by}: {before.reason}")
     if running:
         session.output.say(f"being worked on: {running}; {'they are cancelled' if cancel else 'they are finished'}")
-    record = {**control_records.pause_record(made), "running": running}
+    record = {**pause_record(made), "running": running}
     session.output.show(View(control_records.COLUMNS, [record], document=record))
 
 
@@ -80,7 +81,7 @@ def pauses(session: Session) -> None:
         found = control_records.stored(where)
     now = metastore.read(metastore.now_ms)
     records = [
-        *(control_records.pause_record(one) for one in found.pauses if one.active(now)),
-        *(control_records.drain_record(one) for one in found.drains),
+        *(pause_record(one) for one in found.pauses if one.active(now)),
+        *(drain_record(one) for one in found.drains),
     ]
     session.output.show(View(control_records.COLUMNS, records, empty="nothing is paused"))

@@ -7,6 +7,7 @@ from compactor.cli.output import View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.control.records import without_pauses
 from compactor.errors import UsageError
+from compactor.status.records import pause_record
 
 
 @click.command(cls=Command)
@@ -40,8 +41,8 @@ def resume(
     session.output.show(
         View(
             control_records.COLUMNS,
-            [control_records.pause_record(one) for one in ended],
-            document=[control_records.pause_record(one) for one in ended],
+            [pause_record(one) for one in ended],
+            document=[pause_record(one) for one in ended],
         )
     )
     return Code.DONE if ended else Code.NOTHING_TO_DO

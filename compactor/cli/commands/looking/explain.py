@@ -14,7 +14,6 @@ from rich.text import Text
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
 from compactor.cli.commands.looking.plan import OnlyCleaningError, make_plan
-from compactor.cli.commands.queueing.queue import history_record, queue_record
 from compactor.cli.naming.lookup import Found, find, find_table, require_transactional
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
@@ -32,19 +31,21 @@ from compactor.cli.views.inspection import (
     why_ineligible,
 )
 from compactor.cli.views.plan_view import cost, effect, headline
-from compactor.control import Judge, Subject
+from compactor.control import Subject
 from compactor.control.waits import Wait
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.compaction_queue.urgency import reason_of
-from compactor.metastore.model import QueueEntry, QueueState, TableFacts
+from compactor.metastore.model import QueueState, TableFacts
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles.initiator.rules import thresholds_from
-from compactor.roles.pauses import pool_of, subject_of
+from compactor.roles.pauses import pool_of
+from compactor.status.causes import Hindrances
+from compactor.status.records import history_record, queue_record
 from compactor.storage.registry import storage_for
+from compactor.words import instant
 
 PARTITION_COLUMNS = (
     OutputColumn("partition", "PARTITION"),
@@ -55,7 +56,7 @@ PARTITION_COLUMNS = (
     OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
     OutputColumn("explanation", "WHY", folds=24),
 )
-_ENDS: Final = frozenset({Reason.COMPACTION_ABORTED, Reason.NO_CLEANUP})
+_ENDS: Final = frozenset({Reason.COMPACTION_ABORTED, Reason.NO_CLEANUP, Reason.REPLICATION_SOURCE})
 """For these the Cleaner doesn't wait: it ends the entry, and the files stay."""
 
 
@@ -87,14 +88,12 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
     found = find(catalog, wanted)
     inspection = inspect(database, session.settings, session.places, found)
     kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
-    at, told = control_records.surroundings(session, inspection.queue)
-    inspection = _with_all_blockers(inspection, at.judge)
-    wait = at.wait(_subject(found), kind)
-    waits = control_records.waits(at, inspection.queue)
-    queued = [
-        queue_record(entry, inspection.moment.now_ms, waits.get(entry.id), told.get(entry.id))
-        for entry in inspection.queue
-    ]
+    daemons = control_records.daemons(session)
+    hindrances = Hindrances(catalog, daemons, inspection.cleaning)
+    cleaning = [replace(ready, blockers=hindrances.of(ready).all()) for ready in inspection.cleaning]
+    inspection = replace(inspection, cleaning=cleaning)
+    wait = daemons.surroundings.wait(_subject(found), kind)
+    queued = [queue_record(entry, inspection.moment.now_ms, daemons) for entry in inspection.queue]
     session.output.show(
         explanation_view(inspection, _plan(session, inspection, kind), wait, queued, fold=not everything)
     )
@@ -112,20 +111,6 @@ def _plan(session: Session, inspection: Inspection, kind: CompactionKind) -> Com
         return make_plan(session, inspection.found, kind)
     except RefusedError as refusal:
         return refusal
-
-
-def _with_all_blockers(inspection: Inspection, decide: Judge) -> Inspection:
-    """Add to what readers hold back what the Cleaner asks besides: a pause of cleaning, and `no_cleanup`."""
-    kept = inspection.found.kept
-
-    def more(entry: QueueEntry) -> Iterator[Blocker]:
-        if (denial := decide.cleaning(subject_of(entry))) is not None:
-            yield Blocker(denial.reason, denial.sentence)
-        if kept is not None:
-            yield Blocker(Reason.NO_CLEANUP, kept)
-
-    cleaning = [replace(ready, blockers=(*ready.blockers, *more(ready.entry))) for ready in inspection.cleaning]
-    return replace(inspection, cleaning=cleaning)
 
 
 def _subject(found: Found) -> Subject:
@@ -176,7 +161,7 @@ def _document(
         "compaction": _compaction_record(plan, _warnings(found, plan)),
         "waits": None
         if wait is None
-        else {"reason": wait.reason, "sentence": wait.sentence, "until": units.instant(wait.until_ms)},
+        else {"reason": wait.reason, "sentence": wait.sentence, "until": instant(wait.until_ms)},
         "queue": queued,
         "history": [history_record(entry) for entry in inspection.history],
         "cleaning": [
@@ -194,7 +179,7 @@ def _document(
                 "partition": row.partition,
                 "write_id": row.write_id,
                 "compaction": row.operation == "c",
-                "may_write_until": units.instant(verdict.until_ms),
+                "may_write_until": instant(verdict.until_ms),
             }
             for row, verdict in inspection.late
         ],
@@ -313,7 +298,7 @@ def _picture(
         message = f": {ended.error_message}" if ended.error_message else ""
         parts.append(
             Text(
-                f"last: {ended.kind.value} compaction {ended.id} {ended.state.value} {units.clock(units.instant(ended.end_ms))}{message}",
+                f"last: {ended.kind.value} compaction {ended.id} {ended.state.value} {units.clock(instant(ended.end_ms))}{message}",
                 style="dim",
             )
         )

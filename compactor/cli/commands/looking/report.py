@@ -30,7 +30,7 @@ from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick
-from compactor.words import plural
+from compactor.words import instant, plural
 
 WORST_COLUMNS = (
     OutputColumn("entity", "TABLE"),
@@ -99,7 +99,7 @@ def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object
     due = [one.verdict for one in surveyed if isinstance(one.verdict, Pick)]
     oldest = max((txn.age_ms for txn in open_now), default=None)
     return {
-        "taken": units.instant(now),
+        "taken": instant(now),
         "tables": len({one.found.table.full_name for one in surveyed}),
         "partitions": len(surveyed),
         "unreadable": sum(bool(one.why_not) for one in surveyed),

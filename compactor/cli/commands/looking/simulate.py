@@ -16,7 +16,6 @@ from compactor.cli.commands.queueing.queue import work_on
 from compactor.cli.naming.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.achieved import Pace, paces
 from compactor.cli.views.survey import Survey, Surveyed, listed
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.queue import Queue
@@ -24,6 +23,7 @@ from compactor.metastore.model import QueueState
 from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import ThresholdSettings
+from compactor.status.records import Pace, paces
 from compactor.words import plural
 
 _KEY: Final = "initiator.thresholds."

@@ -4,38 +4,30 @@ cause once, with what it holds back and the command that ends it.
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain
-from types import MappingProxyType
-from typing import Final, Self
+from typing import Final
 
 import click
 
 from compactor.acid.children import ListedDir
 from compactor.cli import completing, control_records, units
-from compactor.cli.naming.filters import METAVAR, moment_of, places, watch_option, watched
+from compactor.cli.naming.filters import METAVAR, places, watch_option, watched
 from compactor.cli.naming.lookup import Found
-from compactor.cli.output import OutputColumn, Record, View
+from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.inspection import CatalogMoment, look
-from compactor.control import Denial, Subject
-from compactor.control.waits import TIME, Wait
-from compactor.coordination import Role, SeenMember
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
-from compactor.metastore.clean.may_clean import Blocker, ReadyEntry
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.db.sql import batches, least
-from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
-from compactor.planning.eligibility import what_is_kept
+from compactor.metastore.db.sql import batches
+from compactor.metastore.model import Entity, QueueState
 from compactor.planning.thresholds import CLEANUP_KEYS
-from compactor.reasons import Reason
-from compactor.roles.pauses import subject_of
+from compactor.status.causes import Causes, Hindrances, ties
+from compactor.status.daemons import Daemons
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 
@@ -52,84 +44,6 @@ COLUMNS = (
     OutputColumn("ids", "IDS", people=False),
 )
 _LISTED_AT_ONCE: Final = 16
-_CLEANING, _COMPACTING = "cleaning", "compaction"
-_RULES: Final[Mapping[Reason, tuple[str, str]]] = {
-    Reason.RETENTION: ("files are kept for a while after the commit", "time: cleaner.retention_seconds"),
-    Reason.EARLIER_ENTRY: (
-        "an earlier compaction of the same table or partition is cleaned first",
-        "what holds back the earlier one",
-    ),
-    Reason.NOT_YET_COMMITTED: ("its own transaction isn't committed yet", "the commit"),
-    Reason.COMPACTION_ABORTED: ("its own transaction was rolled back", "the Cleaner's next cycle: it ends as failed"),
-}
-"""Reasons that are the same for every entry: the cause, and what ends it."""
-_UNSET = "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')"
-_NEXT_CYCLE = "nothing: the Cleaner's next cycle removes what was replaced"
-_FREE_WORKER = "nothing: the next free worker takes it"
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """
-    What holds entries back; equal for all entries that it holds back.
-
-    Args:
-        remedy: what ends it: a command, or what to wait for.
-    """
-
-    holds: str
-    reason: str
-    sentence: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """
-    What a record needs to know of entries that the same causes hold back, told once for all of these causes.
-
-    Args:
-        ids: ascending.
-        first: of the entry with the lowest id.
-        since_ms: when the first of them entered its state.
-        measured: those of their tables and partitions whose bytes are known.
-    """
-
-    ids: list[int]
-    first: Entity
-    tables: set[tuple[str, str]]
-    since_ms: int | None
-    measured: set[Entity]
-
-    @classmethod
-    def of(cls, entries: Sequence[QueueEntry], sizes: Mapping[Entity, int]) -> Self:
-        """Of entries by id; at least one."""
-        return cls(
-            [entry.id for entry in entries],
-            entries[0].entity,
-            {(entry.entity.database, entry.entity.table) for entry in entries},
-            least(*{moment_of(entry) for entry in entries}),
-            {entry.entity for entry in entries}.intersection(sizes) if sizes else set(),
-        )
-
-
-def record(cause: Cause, held: Sequence[Alike], sizes: Mapping[Entity, int], now_ms: int) -> Record:
-    """A cause as an output record; bytes are those that were measured, None where none were."""
-    ids = sorted(chain.from_iterable(some.ids for some in held))
-    measured = set[Entity]().union(*(some.measured for some in held))
-    since = least(*(some.since_ms for some in held))
-    return {
-        "holds": cause.holds,
-        "reason": cause.reason,
-        "cause": cause.sentence,
-        "entries": len(ids),
-        "tables": len(set[tuple[str, str]]().union(*(some.tables for some in held))),
-        "bytes": sum(sizes[entity] for entity in measured) if measured else None,
-        "since_ms": None if since is None else max(0, now_ms - since),
-        "example": str(min(held, key=lambda some: some.ids[0]).first),
-        "remedy": cause.remedy,
-        "ids": ids,
-    }
 
 
 @click.command(cls=Command)
@@ -174,43 +88,19 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     database = session.database()
     fits = places(session, target)
     now = database.read(database.now_ms)
-    daemons = control_records.daemons(session)
-    held: dict[Cause, list[list[QueueEntry]]] = {}
     cleaner = Cleaning(database)
     cleaning = [
         ready
         for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms, CLEANUP_KEYS)
         if fits(ready.entry.entity)
     ]
-    ties = {} if target is None or database.schema.hive_4 else _ties(cleaner, cleaning)
-    decide = control_records.judge(session) if cleaning else None
-    denials: dict[Subject, Denial | None] = {}
-    alike: dict[tuple[object, ...], list[QueueEntry]] = {}  # transactions hold back many entries alike
-    for ready in cleaning:
-        entry, blockers = ready.entry, ready.blockers
-        subject = subject_of(entry)
-        if decide is not None and subject not in denials:
-            denials[subject] = decide.cleaning(subject)
-        denial, stays = denials.get(subject), _kept(ready)
-        key = (id(blockers), denial, stays)
-        if key not in alike:
-            alike[key] = []
-            for cause in cleaning_causes(blockers, denial, stays, daemons, ties):
-                held.setdefault(cause, []).append(alike[key])
-        alike[key].append(entry)
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
-    waits, _ = control_records.waiting(session, waiting)
-    for entry in waiting:
-        wait = waits.get(entry.id)
-        if (wait,) not in alike:
-            alike[wait,] = []
-            held.setdefault(_compacting(wait), []).append(alike[wait,])
-        alike[wait,].append(entry)
+    daemons = control_records.daemons(session) if cleaning or waiting else Daemons()
+    hindrances = Hindrances(Catalog(database), daemons, cleaning)
+    told = {} if target is None or database.schema.hive_4 else ties(cleaner, cleaning)
+    causes = Causes.of(hindrances, cleaning, waiting, daemons, told)
     removable = dict.fromkeys(ready.entry.entity for ready in cleaning if ready.entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
-    counted = {id(entries): Alike.of(entries, sizes) for entries in alike.values()}
-    records = [record(cause, [counted[id(entries)] for entries in some], sizes, now) for cause, some in held.items()]
-    records.sort(key=lambda record: (-int(str(record["bytes"] or 0)), -int(str(record["entries"]))))
     unmeasured = len(removable.keys() - sizes.keys())
     notes = [f"of {plural(unmeasured, 'directory', 'directories')} it isn't known how many bytes"] if unmeasured else []
     late, late_tables = Aborts(database).count_may_write(session.settings.cleaner.late_ms)
@@ -219,95 +109,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
             f"{plural(late, 'aborted write')} in {plural(late_tables, 'table')} can't be forgotten yet: tasks may still"
             " write there (cleaner.late_writer_hours)"
         )
-    return View(COLUMNS, records, empty="nothing waits", footer="; ".join(notes))
-
-
-def cleaning_causes(
-    blockers: Sequence[Blocker],
-    denial: Denial | None,
-    kept: str | None,
-    daemons: Sequence[SeenMember] | None,
-    ties: Mapping[int, str] = MappingProxyType({}),
-) -> list[Cause]:
-    """
-    What holds back the cleaning of an entry.
-
-    Args:
-        denial: a pause of cleaning.
-        kept: that files stay because of `no_cleanup`.
-        daemons: those that are alive; None: they aren't known.
-        ties: of transactions, by what they may see the entry's table, where that is told.
-    """
-    txns = {blocker.holder.txn_id for blocker in blockers if isinstance(blocker.holder, OpenTransaction)}
-    causes = list(
-        dict.fromkeys(
-            _blocked(blocker, ties)
-            for blocker in blockers
-            if not (isinstance(blocker.holder, HeldLock) and blocker.holder.txn_id in txns)
-        )
-    )
-    if denial is not None:
-        causes.append(_cause(_CLEANING, Wait.of(denial)))
-    if kept is not None:
-        causes.append(Cause(_CLEANING, Reason.NO_CLEANUP.value, kept, _UNSET))
-    if causes:
-        return causes
-    if daemons is not None and not any(Role.CLEANER.value in seen.member.roles for seen in daemons):
-        return [
-            Cause(_CLEANING, Reason.NO_CLEANER.value, "no daemon is the Cleaner", "compactor run, with cleaner.enabled")
-        ]
-    return [Cause(_CLEANING, "", _NEXT_CYCLE, "time")]
-
-
-def _ties(cleaner: Cleaning, cleaning: Sequence[ReadyEntry]) -> Mapping[int, str]:
-    """By what the transactions that hold cleaning back see the table, where all entries are of one table."""
-    entities = {ready.entry.entity for ready in cleaning}
-    tables = {entity.whole_table() for entity in entities}
-    if len(tables) != 1:
-        return {}
-    holders = (blocker.holder for ready in cleaning for blocker in ready.blockers)
-    txns = {holder.txn_id for holder in holders if isinstance(holder, OpenTransaction)}
-    return cleaner.ties((entities if len(entities) == 1 else tables).pop(), sorted(txns))
-
-
-def _blocked(blocker: Blocker, ties: Mapping[int, str]) -> Cause:
-    match blocker.holder:
-        case OpenTransaction() as txn:
-            remedy = (
-                "its end at the source of the replication"
-                if txn.replication
-                else f"ABORT TRANSACTIONS {txn.txn_id} (in Hive), if its client is gone"
-            )
-            what = str(txn) + (", which only reads" if txn.read_only else "")
-            what += f"; {ties[txn.txn_id]}" if txn.txn_id in ties else ""
-            return Cause(_CLEANING, blocker.reason.value, what, remedy)
-        case HeldLock() as lock:
-            remedy = (
-                f"ABORT TRANSACTIONS {lock.txn_id} (in Hive), if its client is gone"
-                if lock.txn_id
-                else f"the end of the query of {lock.user}@{lock.host}, or hive.txn.timeout without a heartbeat"
-            )
-            return Cause(_CLEANING, blocker.reason.value, str(lock), remedy)
-        case _:
-            sentence, remedy = _RULES.get(blocker.reason, (blocker.sentence, "time"))
-            return Cause(_CLEANING, blocker.reason.value, sentence, remedy)
-
-
-def _cause(holds: str, wait: Wait) -> Cause:
-    until = units.instant(wait.until_ms)
-    remedy = f"time: until {units.clock(until)} UTC" if until and wait.remedy == TIME else wait.remedy
-    return Cause(holds, wait.reason, wait.sentence, remedy)
-
-
-def _compacting(wait: Wait | None) -> Cause:
-    return Cause(_COMPACTING, "", _FREE_WORKER, TIME) if wait is None else _cause(_COMPACTING, wait)
-
-
-def _kept(ready: ReadyEntry) -> str | None:
-    """Why the replaced files of an entry stay (`no_cleanup`); None of a request to remove a directory."""
-    if ready.entry.location is not None or not any(ready.parameters):
-        return None
-    return what_is_kept(str(ready.entry.entity), *ready.parameters)
+    return View(COLUMNS, causes.records(sizes, now), empty="nothing waits", footer="; ".join(notes))
 
 
 def _found(session: Session, entities: Iterable[Entity], most: int) -> list[Found]:

@@ -8,14 +8,13 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records, units
-from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, history_record, work_on
+from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, work_on
 from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.many import Condition, chosen, condition, is_many
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.views.achieved import achieved
 from compactor.cli.views.inspection import why_ineligible
 from compactor.cli.views.survey import Survey
 from compactor.cli.views.survey import worst as most_in_need
@@ -28,6 +27,7 @@ from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
+from compactor.status.records import achieved, history_record
 from compactor.words import plural
 
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
@@ -233,7 +233,7 @@ def show_end(
 def _waits(session: Session, asked: Enqueued) -> Wait | None:
     """Why no worker claims the entry now; None: the next free worker does."""
     entry = Queue(session.database()).entry(asked.id) if asked.state is QueueState.INITIATED else None
-    return None if entry is None else control_records.waiting(session, [entry])[0].get(entry.id)
+    return None if entry is None else control_records.daemons(session).wait(entry)
 
 
 def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:

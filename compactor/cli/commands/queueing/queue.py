@@ -9,19 +9,25 @@ from typing import Any, Final
 import click
 
 from compactor.cli import control_records, units
-from compactor.cli.naming.filters import Wanted, entry_options, moment_of, watch_option, watched
+from compactor.cli.naming.filters import Wanted, entry_options, watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.achieved import ACHIEVED_COLUMNS, PROGRESS_COLUMNS, achieved, progress
-from compactor.control.waits import Wait
+from compactor.cli.views.achieved import ACHIEVED_COLUMNS, PROGRESS_COLUMNS
 from compactor.errors import CompactorError
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.compaction_queue.urgency import is_timed, rank_of, urgency_of
+from compactor.metastore.compaction_queue.urgency import is_timed, rank_of
 from compactor.metastore.compaction_queue.work import StoredWork, WorkTable
-from compactor.metastore.model import KINDS, ForeignEntry, HistoryEntry, QueueEntry, QueueState
-from compactor.reasons import Reason
-from compactor.roles.worker.failures import StoredFailure
-from compactor.spark.application.tracking import is_application, tracking_url
+from compactor.metastore.model import ForeignEntry, HistoryEntry, QueueEntry, QueueState
+from compactor.status.daemons import Daemons
+from compactor.status.records import (
+    achieved,
+    entered_ms,
+    foreign_record,
+    history_record,
+    progress,
+    queue_record,
+    tracked,
+)
 
 WAITING = (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING)
 QUEUE_STATES = [state.value.replace(" ", "-") for state in WAITING]
@@ -30,13 +36,7 @@ HISTORY_STATES = [state.value.replace(" ", "-") for state in _ENDED]
 
 
 def _by_age(entry: QueueEntry | ForeignEntry) -> tuple[int, int]:
-    match entry:
-        case ForeignEntry():
-            moment = entry.enqueue_ms
-        case HistoryEntry():
-            moment = entry.end_ms
-        case _:
-            moment = moment_of(entry)
+    moment = entered_ms(entry)
     return (moment if moment is not None else 1 << 62, entry.id)
 
 
@@ -164,15 +164,17 @@ def _queue_view(
     entries = wanted.among(there)
     first = sorted(entries, key=_order(sort, timed=is_timed(database.schema.compaction_queue)))[:limit]
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
-    waits, told = control_records.waiting(session, known)
+    tried = any(entry.state is not QueueState.READY_FOR_CLEANING for entry in known)
+    daemons = control_records.daemons(session) if tried else Daemons()
     work = work_on(session, [one for one in known if one.state is QueueState.WORKING])
+    unknown = dict.fromkeys(column.key for column in QUEUE_COLUMNS)
     records: list[Record] = [
-        _foreign_record(entry, now)
+        {**unknown, **foreign_record(entry, now)}
         if isinstance(entry, ForeignEntry)
         else {
-            **queue_record(entry, now, waits.get(entry.id), told.get(entry.id)),
+            **queue_record(entry, now, daemons),
             **progress(entry, work.get(entry.id), now),
-            **_tracked(session, entry),
+            **tracked(entry, session.settings),
         }
         for entry in first
     ]
@@ -244,7 +246,8 @@ def _history_view(session: Session, states: list[QueueState], sort: str, limit: 
     shown = sorted(wanted.among(entries), key=_HISTORY_ORDERS[sort])[:limit]
     work = work_on(session, shown)
     records = [
-        {**history_record(entry), **achieved(entry, work.get(entry.id)), **_tracked(session, entry)} for entry in shown
+        {**history_record(entry), **achieved(entry, work.get(entry.id)), **tracked(entry, session.settings)}
+        for entry in shown
     ]
     empty = "no compaction has ended yet" if everything and not states else "no compaction that fits has ended"
     return View(HISTORY_COLUMNS, records, empty=empty)
@@ -257,91 +260,6 @@ def work_on(session: Session, entries: Sequence[QueueEntry]) -> Mapping[int, Sto
     except CompactorError as error:
         session.output.say(f"what compactions achieve can't be read: {error}")
         return {}
-
-
-def queue_record(entry: QueueEntry, now_ms: int, wait: Wait | None = None, told: StoredFailure | None = None) -> Record:
-    """
-    An entry of the queue as an output record.
-
-    Times are in ISO 8601. `since_ms` is for how long the entry has been in its state. `waits` is the code of the reason
-    that keeps workers from claiming the entry, or from compacting after a claim. `failures` is how many claims of the
-    entry ended in a failure. `urgency` is 0 to 4 (`compaction_queue.urgency`).
-    """
-    told = told or StoredFailure()
-    entered = moment_of(entry)
-    return {
-        **_common(entry),
-        "since_ms": None if entered is None else max(0, now_ms - entered),
-        "urgency": urgency_of(entry),
-        "waits": None if wait is None else wait.reason,
-        "waits_because": None if wait is None else wait.sentence,
-        "broke_down": told.sentence or None,
-        "failures": told.times,
-        "last_failure": told.latest or None,
-        "worker": entry.worker_id,
-        "cleaning_started": units.instant(entry.cleaner_start_ms),
-    }
-
-
-def _foreign_record(entry: ForeignEntry, now_ms: int) -> Record:
-    """A row that a later Hive wrote, as an output record; an unknown `kind` or `state` shows the row's own letter."""
-    kind, state = KINDS.get(entry.type), QueueState.from_code(entry.state)
-    record: dict[str, object] = dict.fromkeys(column.key for column in QUEUE_COLUMNS)
-    return record | {
-        "id": entry.id,
-        "entity": str(entry.entity),
-        "database": entry.entity.database,
-        "table": entry.entity.table,
-        "partition": entry.entity.partition,
-        "kind": kind.value if kind else f"unknown ({entry.type})",
-        "state": state.value if state else f"unknown ({entry.state})",
-        "since_ms": None if entry.enqueue_ms is None else max(0, now_ms - entry.enqueue_ms),
-        "waits": Reason.UNSUPPORTED_KIND.value,
-        "waits_because": "left to Hive: that type or state isn't known here",
-        "worker": entry.worker_id,
-    }
-
-
-def history_record(entry: QueueEntry) -> Record:
-    """
-    An entry that has ended, or waits for cleaning, as an output record.
-
-    `duration_ms` is the time from the claim to the end, or to the commit while the entry isn't cleaned.
-    """
-    end = entry.end_ms if isinstance(entry, HistoryEntry) else entry.commit_ms
-    duration = None if entry.start_ms is None or end is None else max(0, end - entry.start_ms)
-    ended = entry.end_ms if isinstance(entry, HistoryEntry) else None
-    return {**_common(entry), "ended": units.instant(ended), "duration_ms": duration, "worker": entry.worker_id}
-
-
-def _tracked(session: Session, entry: QueueEntry) -> Record:
-    """The URL of the entry's Spark application; for people the application's id when no URL is known."""
-    url = tracking_url(session.settings, entry.job_id)
-    return {"tracking_url": url, "application": url or (entry.job_id if is_application(entry.job_id) else None)}
-
-
-def _common(entry: QueueEntry) -> dict[str, object]:
-    return {
-        "id": entry.id,
-        "entity": str(entry.entity),
-        "database": entry.entity.database,
-        "table": entry.entity.table,
-        "partition": entry.entity.partition,
-        "kind": entry.kind.value,
-        "state": entry.state.value,
-        "pool": entry.pool,
-        "enqueued": units.instant(entry.enqueue_ms),
-        "started": units.instant(entry.start_ms),
-        "committed": units.instant(entry.commit_ms),
-        "run_as": entry.run_as,
-        "initiator": entry.initiator_id,
-        "highest_write_id": entry.highest_write_id,
-        "txn_id": entry.txn_id,
-        "next_txn_id": entry.next_txn_id,
-        "job": entry.job_id,
-        "properties": dict(entry.properties),
-        "message": entry.error_message,
-    }
 
 
 def _states(words: tuple[str, ...]) -> list[QueueState]:

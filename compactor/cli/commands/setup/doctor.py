@@ -46,7 +46,7 @@ from compactor.spark.submitter import JobName
 from compactor.storage.base import Promises, Storage
 from compactor.storage.location import join, parent, split
 from compactor.storage.registry import storage_for
-from compactor.words import one_line, plural
+from compactor.words import instant, one_line, plural
 
 
 class Standing(StrEnum):
@@ -354,7 +354,7 @@ def hives_initiator(session: Session) -> list[Finding]:
     if not hosts:
         return [Finding("Hive", Standing.OK, f"Hive's own Initiator queued nothing within {_DAYS} days")]
     latest = sorted(hosts.items(), key=lambda item: -item[1][1])
-    told = [f"{host} ({count:,}, last {units.clock(units.instant(last))} UTC)" for host, (count, last) in latest]
+    told = [f"{host} ({count:,}, last {units.clock(instant(last))} UTC)" for host, (count, last) in latest]
     total = sum(count for count, _ in hosts.values())
     said = f"Hive's own Initiator queued {plural(total, 'compaction')} within {_DAYS} days: on {_listed(told)}"
     remedy = "metastore.compactor.initiator.on (hive.compactor.initiator.on) = false there; then restart that metastore"

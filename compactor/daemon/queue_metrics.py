@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from compactor.acid.compaction import CompactionKind
-from compactor.control.judge import ON_PURPOSE
-from compactor.control.waits import Surroundings, Workers
+from compactor.control.judge import ON_PURPOSE, Judge
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.model import KINDS, ForeignEntry, QueueEntry, QueueState
 from compactor.metrics import MANY_ABORTS
 from compactor.reasons import Reason
-from compactor.roles.pauses import subject_of, workers_of
+from compactor.roles.pauses import subject_of
 from compactor.roles.services import Services
+from compactor.status.daemons import Daemons
 
 _log = get_logger(__name__)
 _NOT_WAITED_FOR = ON_PURPOSE | {Reason.UNSUPPORTED_KIND}
@@ -42,23 +42,23 @@ class QueueMetrics:
         Raises:
             CompactorError: the metastore can't be asked.
         """
-        metrics = self._services.metrics
+        services, metrics = self._services, self._services.metrics
         metrics.show(
             metrics.waiting_for_store,
-            {(store,): count for store, count in self._services.backoff.waiting_for_stores().items()},
+            {(store,): count for store, count in services.backoff.waiting_for_stores().items()},
         )
         try:
-            entries, now, aborts = (
-                self._services.queue.entries(),
-                self._services.now_ms(),
-                self._services.aborts.totals(MANY_ABORTS, self._services.settings.cleaner.late_ms),
-            )
-            foreign = self._services.queue.foreign()
-            held = self._held(entries)
+            entries, now = services.queue.entries(), services.now_ms()
+            aborts = services.aborts.totals(MANY_ABORTS, services.settings.cleaner.late_ms)
+            foreign = services.queue.foreign()
+            daemons = Daemons()
+            if any(entry.state is not QueueState.WORKING for entry in entries):
+                daemons = Daemons.read(services.coordinator, services.control.judge(), services.queue)
+            held = {number: wait.reason for number, wait in daemons.waits(entries).items()}
             self._remember(entries, held, now)
-            overdue = self._overdue(entries, now)
-            self._services.transactions.keep_up()
-            open_ages = [one.age_ms for one in self._services.transactions.open_transactions() if not one.replication]
+            overdue = self._overdue(entries, daemons.judge, now)
+            services.transactions.keep_up()
+            open_ages = [one.age_ms for one in services.transactions.open_transactions() if not one.replication]
         except CompactorError:
             metrics.database_up.set(0)
             raise
@@ -128,53 +128,19 @@ class QueueMetrics:
                 since, held = entry.commit_ms, 0
         return max(held, self._seen_ms[entry.id, entry.state] if since is None else since)
 
-    def _overdue(self, entries: Iterable[QueueEntry], now: int) -> list[int]:
+    def _overdue(self, entries: Iterable[QueueEntry], judge: Judge, now: int) -> list[int]:
         """
         For how long each compaction could have been cleaned, in ms. Entries whose cleaning is paused on purpose are
         left out, and so is what Hive notes of aborted writes.
         """
-        ready = [
-            entry
+        retention, _ = self._services.settings.cleaner.waits_ms
+        return [
+            now - self._since(entry) - retention
             for entry in entries
-            if entry.state is QueueState.READY_FOR_CLEANING and entry.kind is not CompactionKind.ABORT_CLEANUP
+            if entry.state is QueueState.READY_FOR_CLEANING
+            and entry.kind is not CompactionKind.ABORT_CLEANUP
+            and ((denial := judge.cleaning(subject_of(entry))) is None or denial.reason not in ON_PURPOSE)
         ]
-        if not ready:
-            return []
-        judge, retention = (
-            self._services.control.judge(),
-            round(self._services.settings.cleaner.retention_seconds * 1000),
-        )
-        held = {
-            entry.id
-            for entry in ready
-            if (denial := judge.cleaning(subject_of(entry))) is not None and denial.reason in ON_PURPOSE
-        }
-        return [now - self._since(entry) - retention for entry in ready if entry.id not in held]
-
-    def _held(self, entries: Iterable[QueueEntry]) -> dict[int, str]:
-        """
-        Why initiated entries wait, by code, whichever daemon asks: entries of a drained host are for other hosts to
-        claim.
-        """
-        waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
-        if not waiting:
-            return {}
-        services = self._services
-        at = Surroundings(
-            services.control.judge(),
-            [subject_of(entry) for entry in entries if entry.state is QueueState.WORKING],
-            {number: (told.reason, told.because) for number, told in services.failures.told().items() if told.reason},
-            self._workers(),
-        )
-        waits = {entry.id: at.wait(subject_of(entry), entry.kind, entry.id) for entry in waiting}
-        return {number: wait.reason for number, wait in waits.items() if wait is not None}
-
-    def _workers(self) -> tuple[Workers, ...] | None:
-        """Those of all daemons that are alive; None while the coordinator can't be asked, which is no matter of Hive's."""
-        try:
-            return workers_of(seen for seen in self._services.coordinator.members() if seen.alive)
-        except CompactorError:
-            return None
 
 
 def _type(entry: ForeignEntry) -> str:

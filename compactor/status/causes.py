@@ -1,0 +1,291 @@
+"""
+What holds entries back: the cleaning of those that are ready for it, and the compaction of those that wait.
+
+Each cause once for all entries that it holds back, with what ends it; and of one entry all that the Cleaner asks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from types import MappingProxyType
+from typing import Final, NamedTuple, Self
+
+from compactor.control import Denial, Subject
+from compactor.control.waits import TIME, Wait
+from compactor.coordination import Role
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.may_clean import Blocker, ReadyEntry
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.db.sql import least
+from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry
+from compactor.planning.eligibility import what_is_kept
+from compactor.planning.picker import Skip
+from compactor.reasons import Reason
+from compactor.roles.pauses import subject_of
+from compactor.roles.replication import SOURCE_KEY, is_source, why_stays
+from compactor.status.daemons import Daemons
+from compactor.status.records import Record, entered_ms
+from compactor.words import instant
+
+CLEANING, COMPACTION = "cleaning", "compaction"
+_RULES: Final[Mapping[Reason, tuple[str, str]]] = {
+    Reason.RETENTION: ("files are kept for a while after the commit", "time: cleaner.retention_seconds"),
+    Reason.EARLIER_ENTRY: (
+        "an earlier compaction of the same table or partition is cleaned first",
+        "what holds back the earlier one",
+    ),
+    Reason.NOT_YET_COMMITTED: ("its own transaction isn't committed yet", "the commit"),
+    Reason.COMPACTION_ABORTED: ("its own transaction was rolled back", "the Cleaner's next cycle: it ends as failed"),
+}
+"""Reasons that are the same for every entry: the cause, and what ends it."""
+_STAYS: Final = {
+    Reason.NO_CLEANUP: "ALTER TABLE … UNSET TBLPROPERTIES ('no_cleanup')",
+    Reason.REPLICATION_SOURCE: "hdfs.change_management_root, on the file system of the table",
+}
+_NO_CLEANER: Final = Blocker(Reason.NO_CLEANER, "no daemon is the Cleaner")
+_NEXT_CYCLE = "nothing: the Cleaner's next cycle removes what was replaced"
+_FREE_WORKER = "nothing: the next free worker takes it"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """
+    What holds entries back; equal for all entries that it holds back.
+
+    Args:
+        reason: empty: nothing does.
+        remedy: what ends it: a command, or what to wait for.
+    """
+
+    holds: str
+    reason: str
+    sentence: str
+    remedy: str
+
+    @classmethod
+    def of(cls, holds: str, wait: Wait) -> Self:
+        until = instant(wait.until_ms)
+        remedy = f"time: until {until[:19].replace('T', ' ')} UTC" if until and wait.remedy == TIME else wait.remedy
+        return cls(holds, wait.reason, wait.sentence, remedy)
+
+
+class Hindrance(NamedTuple):
+    """
+    All that holds back the cleaning of an entry that is ready for it; equal for entries that the same holds back.
+
+    Args:
+        blockers: readers, and what waits by itself.
+        denial: a pause of cleaning.
+        stays: the Cleaner doesn't wait: it ends the entry, and the files stay.
+        unattended: no daemon is the Cleaner.
+    """
+
+    blockers: tuple[Blocker, ...] = ()
+    denial: Denial | None = None
+    stays: Skip | None = None
+    unattended: bool = False
+
+    def all(self) -> tuple[Blocker, ...]:
+        """One for each reason; empty: the Cleaner's next cycle removes what was replaced."""
+        found = self.blockers
+        if self.denial is not None:
+            found += (Blocker(self.denial.reason, self.denial.sentence),)
+        if self.stays is not None:
+            found += (Blocker(self.stays.reason, self.stays.explanation),)
+        return found or ((_NO_CLEANER,) if self.unattended else ())
+
+    def causes(self, ties: Mapping[int, str] = MappingProxyType({})) -> list[Cause]:
+        """
+        The causes, of which other entries may have the same; a lock counts with its transaction.
+
+        Args:
+            ties: of transactions, by what they may see the entry's table, where that is told.
+        """
+        txns = {blocker.holder.txn_id for blocker in self.blockers if isinstance(blocker.holder, OpenTransaction)}
+        causes = list(
+            dict.fromkeys(
+                _blocked(blocker, ties)
+                for blocker in self.blockers
+                if not (isinstance(blocker.holder, HeldLock) and blocker.holder.txn_id in txns)
+            )
+        )
+        if self.denial is not None:
+            causes.append(Cause.of(CLEANING, Wait.of(self.denial)))
+        if self.stays is not None:
+            reason = self.stays.reason
+            causes.append(Cause(CLEANING, reason.value, self.stays.explanation, _STAYS[reason]))
+        if not causes and self.unattended:
+            return [
+                Cause(CLEANING, _NO_CLEANER.reason.value, _NO_CLEANER.sentence, "compactor run, with cleaner.enabled")
+            ]
+        return causes or [Cause(CLEANING, "", _NEXT_CYCLE, TIME)]
+
+
+class Hindrances:
+    """Tells what holds back each of these entries that are ready for cleaning."""
+
+    def __init__(self, catalog: Catalog, daemons: Daemons, cleaning: Iterable[ReadyEntry]) -> None:
+        self._daemons = daemons
+        self._unattended = daemons.lack(Role.CLEANER)
+        self._denials: dict[Subject, Denial | None] = {}
+        self._sources = _sources(catalog, [ready.entry.entity for ready in cleaning if ready.entry.location is None])
+
+    def of(self, ready: ReadyEntry) -> Hindrance:
+        subject = subject_of(ready.entry)
+        if subject not in self._denials:
+            self._denials[subject] = self._daemons.judge.cleaning(subject)
+        return Hindrance(ready.blockers, self._denials[subject], self._stays(ready), self._unattended)
+
+    def _stays(self, ready: ReadyEntry) -> Skip | None:
+        """As the Cleaner will judge; nothing stays for a request to remove a directory."""
+        if ready.entry.location is not None:
+            return None
+        if any(ready.parameters) and (kept := what_is_kept(str(ready.entry.entity), *ready.parameters)) is not None:
+            return Skip(Reason.NO_CLEANUP, kept)
+        return self._sources.get(ready.entry.entity)
+
+
+def _sources(catalog: Catalog, entities: Sequence[Entity]) -> Mapping[Entity, Skip]:
+    """Of tables and partitions of a source of replication, why their replaced files stay, where they do."""
+    if not entities:
+        return {}
+    replicated = {name for name, (_, of_db) in catalog.parameters_of_tables([SOURCE_KEY]).items() if is_source(of_db)}
+    facts = catalog.facts_for(entity for entity in entities if entity.whole_table() in replicated) if replicated else {}
+    return {entity: skip for entity, both in facts.items() if (skip := why_stays(*both)) is not None}
+
+
+def ties(cleaner: Cleaning, cleaning: Sequence[ReadyEntry]) -> Mapping[int, str]:
+    """By what the transactions that hold cleaning back see the table, where all entries are of one table."""
+    entities = {ready.entry.entity for ready in cleaning}
+    tables = {entity.whole_table() for entity in entities}
+    if len(tables) != 1:
+        return {}
+    holders = (blocker.holder for ready in cleaning for blocker in ready.blockers)
+    txns = {holder.txn_id for holder in holders if isinstance(holder, OpenTransaction)}
+    return cleaner.ties((entities if len(entities) == 1 else tables).pop(), sorted(txns))
+
+
+def _blocked(blocker: Blocker, ties: Mapping[int, str]) -> Cause:
+    match blocker.holder:
+        case OpenTransaction() as txn:
+            remedy = (
+                "its end at the source of the replication"
+                if txn.replication
+                else f"ABORT TRANSACTIONS {txn.txn_id} (in Hive), if its client is gone"
+            )
+            what = str(txn) + (", which only reads" if txn.read_only else "")
+            what += f"; {ties[txn.txn_id]}" if txn.txn_id in ties else ""
+            return Cause(CLEANING, blocker.reason.value, what, remedy)
+        case HeldLock() as lock:
+            remedy = (
+                f"ABORT TRANSACTIONS {lock.txn_id} (in Hive), if its client is gone"
+                if lock.txn_id
+                else f"the end of the query of {lock.user}@{lock.host}, or hive.txn.timeout without a heartbeat"
+            )
+            return Cause(CLEANING, blocker.reason.value, str(lock), remedy)
+        case _:
+            sentence, remedy = _RULES.get(blocker.reason, (blocker.sentence, TIME))
+            return Cause(CLEANING, blocker.reason.value, sentence, remedy)
+
+
+# Over all entries
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """
+    What a record needs to know of entries that the same causes hold back, told once for all of these causes.
+
+    Args:
+        ids: ascending.
+        first: of the entry with the lowest id.
+        since_ms: when the first of them entered its state.
+        measured: those of their tables and partitions whose bytes are known.
+    """
+
+    ids: list[int]
+    first: Entity
+    tables: set[tuple[str, str]]
+    since_ms: int | None
+    measured: set[Entity]
+
+    @classmethod
+    def of(cls, entries: Sequence[QueueEntry], sizes: Mapping[Entity, int]) -> Self:
+        """Of entries by id; at least one."""
+        return cls(
+            [entry.id for entry in entries],
+            entries[0].entity,
+            {(entry.entity.database, entry.entity.table) for entry in entries},
+            least(*{entered_ms(entry) for entry in entries}),
+            {entry.entity for entry in entries}.intersection(sizes) if sizes else set(),
+        )
+
+
+def record(cause: Cause, held: Sequence[Alike], sizes: Mapping[Entity, int], now_ms: int) -> Record:
+    """A cause as a record; bytes are those that were measured, None where none were."""
+    ids = sorted(chain.from_iterable(some.ids for some in held))
+    measured = set[Entity]().union(*(some.measured for some in held))
+    since = least(*(some.since_ms for some in held))
+    return {
+        "holds": cause.holds,
+        "reason": cause.reason,
+        "cause": cause.sentence,
+        "entries": len(ids),
+        "tables": len(set[tuple[str, str]]().union(*(some.tables for some in held))),
+        "bytes": sum(sizes[entity] for entity in measured) if measured else None,
+        "since_ms": None if since is None else max(0, now_ms - since),
+        "example": str(min(held, key=lambda some: some.ids[0]).first),
+        "remedy": cause.remedy,
+        "ids": ids,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """The entries that each cause holds back; one list for all that the same causes hold back alike."""
+
+    held: dict[Cause, list[list[QueueEntry]]] = field(default_factory=dict)
+    _alike: dict[object, list[QueueEntry]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        hindrances: Hindrances,
+        cleaning: Iterable[ReadyEntry],
+        waiting: Iterable[QueueEntry],
+        daemons: Daemons,
+        ties: Mapping[int, str] = MappingProxyType({}),
+    ) -> Self:
+        """
+        Args:
+            cleaning: the entries that are ready for cleaning.
+            waiting: initiated entries.
+        """
+        found = cls()
+        for ready in cleaning:  # transactions hold back many entries alike, by one object
+            hindrance = hindrances.of(ready)
+            key = (id(ready.blockers), hindrance.denial, hindrance.stays)
+            if key not in found._alike:
+                found._begin(key, hindrance.causes(ties))
+            found._alike[key].append(ready.entry)
+        for entry in waiting:
+            wait = daemons.wait(entry)
+            if wait not in found._alike:
+                nothing = Cause(COMPACTION, "", _FREE_WORKER, TIME)
+                found._begin(wait, [nothing if wait is None else Cause.of(COMPACTION, wait)])
+            found._alike[wait].append(entry)
+        return found
+
+    def _begin(self, key: object, causes: Iterable[Cause]) -> None:
+        self._alike[key] = []
+        for cause in causes:
+            self.held.setdefault(cause, []).append(self._alike[key])
+
+    def records(self, sizes: Mapping[Entity, int], now_ms: int) -> list[Record]:
+        """One for each cause; what holds back most bytes, then most entries, comes first."""
+        counted = {id(entries): Alike.of(entries, sizes) for entries in self._alike.values()}
+        records = [
+            record(cause, [counted[id(entries)] for entries in some], sizes, now_ms)
+            for cause, some in self.held.items()
+        ]
+        return sorted(records, key=lambda one: (-int(str(one["bytes"] or 0)), -int(str(one["entries"]))))
