@@ -34,6 +34,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "compactor.cli.commands.queueing.queue:queue",
         "Show what is waiting, being worked on, or ready for cleaning.",
     ),
+    "status": (
+        "compactor.cli.commands.looking.status:status",
+        "Show on one screen whether all is well, and what isn't.",
+    ),
     "why": (
         "compactor.cli.commands.looking.why:why",
         "Show what keeps replaced files from being removed, and entries from being compacted, over all tables.",

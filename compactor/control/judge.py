@@ -107,6 +107,11 @@ class Judge:
         return self._pauses
 
     @property
+    def drains(self) -> tuple[Drain, ...]:
+        """Of all hosts."""
+        return self._at.holds.drains
+
+    @property
     def drain(self) -> Drain | None:
         """The stored drain of this host; None: the host isn't drained."""
         return None if self._at.host is None else self._at.holds.drain_of(self._at.host)

@@ -462,14 +462,20 @@ class Queue:
         return self._database.glance(lambda connection: find(connection, self._schema, entry_id))
 
     def history(
-        self, *states: QueueState, entity: Entity | None = None, limit: int | None = None
+        self,
+        *states: QueueState,
+        entity: Entity | None = None,
+        limit: int | None = None,
+        within_ms: int | None = None,
     ) -> list[HistoryEntry]:
-        """Finished compactions, newest first."""
+        """Finished compactions, newest first; `within_ms`: only those that ended so lately."""
         table = self._schema.completed_compactions
         stored = {stored_as(self._schema, state) for state in states}
         where: list[ColumnElement[bool]] = [table.c.cc_state.in_([state.code for state in stored])] if states else []
         if entity is not None:
             where.append(of_entity(table, "cc", entity))
+        if within_ms is not None:
+            where.append(table.c.cc_end >= self._database.now - within_ms)
         several = bool(states) and not self._schema.hive_4  # a 3.1 row's true state is known only after it is read
         found = self._database.read(
             lambda connection: read_history(connection, self._schema, *where, limit=None if several else limit)

@@ -1,4 +1,4 @@
-"""What `compactor explain` prints about a table on a world, without what no two runs share."""
+"""What commands print about a table on a world, without what no two runs share."""
 
 import re
 
@@ -15,13 +15,17 @@ _VARIES = (
 
 
 def explained(drawn: Drawn, words: list[str]) -> list[str]:
-    """The lines for people; an answer other than success begins with its exit code."""
+    """What `compactor explain` prints for people."""
+    return asked(drawn, "explain", "/".join(["db.t", *words]))
+
+
+def asked(drawn: Drawn, *command: str) -> list[str]:
+    """The lines of an answer; one other than success begins with its exit code."""
     config = drawn.world.folder / "compactor.yaml"
     url = drawn.world.database.engine.url.render_as_string(hide_password=False)
     sections = {"database": {"url": url.replace("+psycopg", "")}, "host": "here", **drawn.sections}
     config.write_text(yaml.safe_dump(sections), encoding="utf-8")
-    target = "/".join(["db.t", *words])
-    result = CliRunner().invoke(cli, ["--config", str(config), "explain", target])
+    result = CliRunner().invoke(cli, ["--config", str(config), *command])
     text = (result.stdout + result.stderr).replace(str(drawn.world.folder / "warehouse"), "<warehouse>")
     for varying, name in _VARIES:
         text = varying.sub(name, text)

@@ -223,7 +223,7 @@ def test_nothing_queued_is_said_on_stderr(shop):
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing is queued\n")
 
 
-@pytest.mark.parametrize("command", [["queue"], ["history"], ["enqueue", "shop.orders"]])
+@pytest.mark.parametrize("command", [["queue"], ["history"], ["status"], ["enqueue", "shop.orders"]])
 def test_no_metastore_is_unreachable(shop, command):
     """Where the database isn't, one line names it: exit 5."""
     shop.config.write_text(f"database:\n  url: sqlite:///{shop.root}/nothing.db\n", encoding="utf-8")

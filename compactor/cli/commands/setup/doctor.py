@@ -31,18 +31,16 @@ from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.coordination import Role, SeenMember
 from compactor.errors import CompactorError, SettingsError, UnreachableError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.db.serving import shortcomings
-from compactor.metastore.model import QueueEntry
-from compactor.metastore.worker_ids import parse_worker_id
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
 from compactor.roles.pauses import workers_of
 from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.java import require_java
 from compactor.spark.probe import seen_from_here
 from compactor.spark.submitter import JobName
+from compactor.status.hive import DAYS, HiveSide
 from compactor.storage.base import Promises, Storage
 from compactor.storage.location import join, parent, split
 from compactor.storage.registry import storage_for
@@ -82,12 +80,6 @@ COLUMNS = (
 _CLOCK_SECONDS: Final = 5.0
 _JAVA: Final = 17
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-_RECENT: Final = 200
-"""Entries of the history among which Hive's own workers are looked for."""
-_DAYS: Final = 3
-"""For how long what Hive's own Initiator queued counts."""
-_HIVES_INITIATOR: Final = re.compile(r"(?P<host>.+)-\d+")
-"""Its CQ_INITIATOR_ID: host and thread. Source: Hive's InitiatorBase.getInitiatorId."""
 _EXAMPLES: Final = 3
 _MOST_PLACES: Final = 30
 """Places that are tried, those with the most tables first."""
@@ -148,7 +140,7 @@ def _examined(
     yield from _guarded("clock", lambda: clock(session))
     tell("daemons")
     yield from _guarded("daemons", lambda: daemons(session))
-    yield from _guarded("Hive", lambda: [*hives_workers(session), *hives_initiator(session)])
+    yield from _guarded("Hive", lambda: hive(session))
     yield from _guarded("tables", lambda: left_alone(session))
     yield from _guarded("names", lambda: names(session))
     yield columns(session.settings.readers.orc_columns, database.schema.version)
@@ -218,14 +210,9 @@ def daemons(session: Session) -> list[Finding]:
     try:
         with control_records.coordinator(session) as found:
             members = [seen for seen in found.members() if seen.alive]
-    except UnreachableError as error:
-        return [
-            Finding(
-                "daemons", Standing.FAILED, one_line(error), "zookeeper.hosts, or the database's table COMPACTOR_STATE"
-            )
-        ]
-    except CompactorError:
-        members = []  # no daemon has been here yet
+    except CompactorError as error:
+        remedy = "zookeeper.hosts, or the database's table COMPACTOR_STATE"
+        return [Finding("daemons", Standing.FAILED, one_line(error), remedy)]
     return judged_members(where, members)
 
 
@@ -322,43 +309,33 @@ def _originals(found: Mapping[str, hive_site.Property], *, ours: bool) -> list[h
     return [hive_site.Clash(sentence, f"readers.insert_only_originals: {str(theirs).lower()}")]
 
 
-def hives_workers(session: Session) -> list[Finding]:
+def hives_workers(theirs: HiveSide) -> Finding:
     """Whether Hive's own workers are in the queue, or among the latest of the history."""
-    queue = Queue(session.database())
-    recent = [*queue.working(), *queue.history(limit=_RECENT)]
-    theirs = sum(_is_hives(entry) for entry in recent)
-    if not theirs:
-        return [Finding("Hive", Standing.OK, "none of the latest compactions was done by Hive's own workers")]
-    said = f"{theirs} of the latest {plural(len(recent), 'compaction')} were done by Hive's own workers"
+    if not theirs.by_hive:
+        return Finding("Hive", Standing.OK, "none of the latest compactions was done by Hive's own workers")
+    said = f"{theirs.by_hive} of the latest {plural(theirs.recent, 'compaction')} were done by Hive's own workers"
     remedy = "hive.compactor.worker.threads=0 in every metastore and HiveServer2, unless both are wanted"
-    return [Finding("Hive", Standing.WARNING, said, remedy)]
+    return Finding("Hive", Standing.WARNING, said, remedy)
 
 
-def _is_hives(entry: QueueEntry) -> bool:
-    """The history keeps no worker of a compaction that succeeded; of Hive's by MapReduce it keeps the job."""
-    if entry.worker_id is not None:
-        return parse_worker_id(entry.worker_id) is None
-    return (entry.job_id or "").startswith("job_")
-
-
-def hives_initiator(session: Session) -> list[Finding]:
+def hives_initiator(theirs: HiveSide) -> Finding:
     """Whether Hive's own Initiator queues, on which hosts, and when it did so last."""
-    database = session.database()
-    if not database.schema.hive_4:
-        return [Finding("Hive", Standing.SKIPPED, "Hive 3.1 doesn't note what its Initiator queued; --hive-site tells")]
-    hosts: dict[str, tuple[int, int]] = {}
-    for name, (count, last) in Queue(database).initiators(_DAYS * 86_400_000).items():
-        if parse_worker_id(name) is None and (found := _HIVES_INITIATOR.fullmatch(name)) is not None:
-            before = hosts.get(found["host"], (0, 0))
-            hosts[found["host"]] = (before[0] + count, max(before[1], last))
-    if not hosts:
-        return [Finding("Hive", Standing.OK, f"Hive's own Initiator queued nothing within {_DAYS} days")]
-    latest = sorted(hosts.items(), key=lambda item: -item[1][1])
+    if theirs.initiators is None:
+        return Finding("Hive", Standing.SKIPPED, "Hive 3.1 doesn't note what its Initiator queued; --hive-site tells")
+    if not theirs.initiators:
+        return Finding("Hive", Standing.OK, f"Hive's own Initiator queued nothing within {DAYS} days")
+    latest = sorted(theirs.initiators.items(), key=lambda item: -item[1][1])
     told = [f"{host} ({count:,}, last {units.clock(instant(last))} UTC)" for host, (count, last) in latest]
-    total = sum(count for count, _ in hosts.values())
-    said = f"Hive's own Initiator queued {plural(total, 'compaction')} within {_DAYS} days: on {_listed(told)}"
+    total = sum(count for count, _ in theirs.initiators.values())
+    said = f"Hive's own Initiator queued {plural(total, 'compaction')} within {DAYS} days: on {_listed(told)}"
     remedy = "metastore.compactor.initiator.on (hive.compactor.initiator.on) = false there; then restart that metastore"
-    return [Finding("Hive", Standing.WARNING, said, remedy)]
+    return Finding("Hive", Standing.WARNING, said, remedy)
+
+
+def hive(session: Session) -> list[Finding]:
+    """What Hive does beside the daemons."""
+    theirs = HiveSide.read(session.database())
+    return [hives_workers(theirs), hives_initiator(theirs)]
 
 
 def left_alone(session: Session) -> list[Finding]:

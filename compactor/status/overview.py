@@ -1,0 +1,331 @@
+"""
+The state of one metastore at a glance: daemons, queue, what holds it up, what fails, the last day, Hive's side; and what
+of it is wrong.
+
+`Overview.read` asks, and `troubles` decides, which is pure. Limits of age are those of Hive's own alerts.
+Source: docs/cli.md, `compactor status`; docs/metrics.md.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple, Self
+
+from compactor.control.judge import ON_PURPOSE
+from compactor.control.waits import Wait
+from compactor.coordination import not_led
+from compactor.errors import UsageError
+from compactor.metastore.candidates import Initiating
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.ready import Cleaning
+from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.compaction_queue.work import StoredWork, WorkTable
+from compactor.metastore.db.database import Database
+from compactor.metastore.model import Entity, HistoryEntry, OpenTransaction, QueueEntry, QueueState, duration
+from compactor.metastore.txn.transactions import Transactions
+from compactor.metastore.worker_ids import parse_worker_id
+from compactor.planning.thresholds import CLEANUP_KEYS, QUARANTINE_HOURS_KEY, quarantine_hours
+from compactor.reasons import Reason
+from compactor.settings import Settings
+from compactor.status.causes import CLEANING, Causes, Hindrances
+from compactor.status.daemons import Daemons
+from compactor.status.hive import HiveSide, undone
+from compactor.status.records import Record, drain_record, entered_ms, member_record, pause_record
+from compactor.words import instant, plural
+
+_HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * _HOUR_MS
+_SILENT_MS: Final = 5 * 60_000
+"""How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
+_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value, Reason.CONTROL_UNKNOWN.value}
+"""Nothing goes on until an operator acts, however young the entries are."""
+_INTENDED: Final = {
+    *ON_PURPOSE,
+    Reason.UNSUPPORTED_KIND.value,
+    Reason.RETENTION.value,
+    Reason.EARLIER_ENTRY.value,
+    Reason.MAY_BE_LISTED.value,
+    Reason.NO_CLEANUP.value,
+    Reason.REPLICATION_SOURCE.value,
+    Reason.COMPACTION_ABORTED.value,
+}
+"""What is meant, ends by itself at the Cleaner's next cycle, or is told of another entry."""
+
+
+class Trouble(NamedTuple):
+    """
+    One thing that isn't well.
+
+    Args:
+        what: a stable code, of a `Reason` where there is one.
+        since_ms: for how long; None: that isn't known.
+    """
+
+    what: str
+    sentence: str
+    remedy: str
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """
+    The last 24 hours.
+
+    Args:
+        freed_bytes: what compactions had replaced and the Cleaner has deleted, as far as the work on entries tells.
+        quarantined_bytes: the same that is still in quarantine, whenever it was compacted.
+    """
+
+    succeeded: int
+    refused: int
+    failed: int
+    aborted: int
+    did_not_initiate: int
+    freed_bytes: int
+    quarantined_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        history: Sequence[HistoryEntry],
+        work: Mapping[int, StoredWork],
+        quarantine_ms: Mapping[int, int],
+        now_ms: int,
+    ) -> Self:
+        """
+        Of what ended within the longest quarantine and a day.
+
+        Args:
+            quarantine_ms: how long what an entry replaced stays, by the entry's id.
+        """
+        ended = Counter(entry.state for entry in history if (entry.end_ms or 0) > now_ms - DAY_MS)
+        freed = quarantined = 0
+        for entry in history:
+            if entry.state is not QueueState.SUCCEEDED or entry.id not in work:
+                continue
+            gone_ms = (entry.end_ms or 0) + quarantine_ms.get(entry.id, 0)
+            size = work[entry.id].work.bytes_before or 0
+            quarantined += size if gone_ms > now_ms else 0
+            freed += size if now_ms - DAY_MS < gone_ms <= now_ms else 0
+        states = (QueueState.SUCCEEDED, QueueState.REFUSED, QueueState.FAILED, QueueState.ABORTED)
+        return cls(*(ended[state] for state in states), ended[QueueState.DID_NOT_INITIATE], freed, quarantined)
+
+    @classmethod
+    def read(cls, database: Database, settings: Settings, now_ms: int) -> Self:
+        default = settings.cleaner.quarantine_hours
+        tables = Catalog(database).parameters_of_tables([QUARANTINE_HOURS_KEY])
+        hours: dict[Entity, float] = {}
+        for table, (parameters, _) in tables.items():
+            with suppress(UsageError):  # nothing of that table is cleaned until it is corrected
+                hours[table] = quarantine_hours(default, parameters)
+        longest = max([default, *hours.values()])
+        history = Queue(database).history(within_ms=round(longest * _HOUR_MS) + DAY_MS)
+        kept = {entry.id: round(hours.get(entry.entity.whole_table(), default) * _HOUR_MS) for entry in history}
+        succeeded = [entry.id for entry in history if entry.state is QueueState.SUCCEEDED]
+        return cls.of(history, WorkTable(database).find(succeeded), kept, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """
+    All that is shown, by one look.
+
+    Args:
+        entries: of the queue, by id.
+        left_to_hive: rows of types and states of a later Hive.
+        causes: what holds entries back, as `Causes.records`.
+        failing: tables and partitions whose latest compactions all failed: the Initiator queues them no more.
+        open: transactions, oldest first.
+        undone: of Hive's housekeeping, by duty, why it seems that no process does it.
+        keeps_house: the setting `housekeeper.enabled`.
+        expected: the setting `members.expected`.
+        timeout_ms: of a transaction without a heartbeat.
+    """
+
+    now_ms: int
+    daemons: Daemons
+    entries: Sequence[QueueEntry]
+    left_to_hive: int
+    causes: Sequence[Record]
+    failing: Sequence[Entity]
+    open: Sequence[OpenTransaction]
+    day: Day
+    hive: HiveSide
+    undone: Mapping[str, str]
+    keeps_house: str
+    expected: int | None
+    timeout_ms: int
+
+    @classmethod
+    def read(cls, database: Database, daemons: Daemons, settings: Settings) -> Self:
+        """
+        Ask the metastore.
+
+        Raises:
+            CompactorError: it can't be asked.
+        """
+        queue, initiator = Queue(database), settings.initiator
+        entries, now = queue.entries(), database.read(database.now_ms)
+        cleaning = Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms, CLEANUP_KEYS)
+        waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
+        hindrances = Hindrances(Catalog(database), daemons, cleaning)
+        return cls(
+            now,
+            daemons,
+            entries,
+            len(queue.foreign()),
+            Causes.of(hindrances, cleaning, waiting, daemons).records({}, now),
+            sorted(Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days), key=str),
+            Transactions(database).open_transactions(),
+            Day.read(database, settings, now),
+            HiveSide.read(database),
+            undone(database),
+            settings.housekeeper.enabled,
+            settings.members.expected,
+            round(settings.txn.timeout_seconds * 1000),
+        )
+
+    def states(self) -> list[Record]:
+        """How many entries are in each state, and which is in it for longest, as far as Hive notes that."""
+        found = []
+        for state in (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING):
+            those = [entry for entry in self.entries if entry.state is state]
+            timed = [(entered, str(entry.entity)) for entry in those if (entered := entered_ms(entry)) is not None]
+            since, oldest = min(timed, default=(None, None))
+            age = None if since is None else max(0, self.now_ms - since)
+            found.append({"state": state.value, "entries": len(those), "since_ms": age, "oldest": oldest})
+        return found
+
+    def broke_down(self) -> list[Record]:
+        """The entries on which the work failed before, and that are tried again."""
+        return [
+            {"id": entry.id, "entity": str(entry.entity), "failures": stored.times, "last_failure": stored.latest}
+            for entry in self.entries
+            if (stored := self.daemons.failure(entry)).times
+        ]
+
+    def document(self) -> Record:
+        """All of it for programs."""
+        found, judge = list(troubles(self)), self.daemons.judge
+        members = self.daemons.members
+        return {
+            "taken": instant(self.now_ms),
+            "well": not found,
+            "troubles": [one._asdict() for one in found],
+            "daemons": None if members is None else [member_record(seen) for seen in members],
+            "not_led": None if members is None else {role.value: why for role, why in not_led(members).items()},
+            "queue": self.states(),
+            "left_to_hive": self.left_to_hive,
+            "causes": [{key: value for key, value in one.items() if key != "bytes"} for one in self.causes],
+            "broke_down": self.broke_down(),
+            "failing": [str(entity) for entity in self.failing],
+            "last_day": asdict(self.day),
+            "pauses": [*map(pause_record, judge.pauses), *map(drain_record, judge.drains)],
+            "open_transactions": len(self.open),
+            "oldest_open_ms": max((txn.age_ms for txn in self.open if not txn.replication), default=None),
+            "hive": {
+                "schema": self.hive.schema,
+                "compactions_by_hive": self.hive.by_hive,
+                "of_latest": self.hive.recent,
+                "initiators": None if self.hive.initiators is None else sorted(self.hive.initiators),
+                "housekeeper": self.keeps_house,
+                "undone": dict(self.undone),
+            },
+        }
+
+
+def troubles(seen: Overview) -> Iterator[Trouble]:
+    """What isn't well; pauses, windows and what else is meant so are well."""
+    for sentence in seen.daemons.unknown:
+        yield Trouble(Reason.CONTROL_UNKNOWN.value, sentence, "zookeeper.hosts, or the database")
+    yield from _of_daemons(seen)
+    for cause in seen.causes:
+        if _is_trouble(cause):
+            since, count = cause["since_ms"], plural(int(str(cause["entries"])), "entry", "entries")
+            held = "waits to be cleaned" if cause["holds"] == CLEANING else "waits"
+            held = held if cause["entries"] == 1 else held.replace("waits", "wait")
+            yield Trouble(
+                str(cause["reason"]) or "late",
+                f"{count} {held}, such as {cause['example']}: {cause['cause']}",
+                str(cause["remedy"]),
+                since if isinstance(since, int) else None,
+            )
+    if broken := seen.broke_down():
+        latest = f"{broken[-1]['entity']}: {broken[-1]['last_failure']}"
+        yield Trouble("broke-down", f"work on {plural(len(broken), 'entry', 'entries')} broke down, {latest}", "time")
+    if seen.failing:
+        names = f"{seen.failing[0]}{f' and {len(seen.failing) - 1:,} more' if seen.failing[1:] else ''}"
+        sentence = f"the latest compactions of {names} all failed: they are queued no more"
+        yield Trouble(Reason.FAILED_TOO_OFTEN.value, sentence, "compactor history --failed")
+    yield from _of_transactions(seen)
+    yield from _forgotten(seen)
+
+
+def _of_daemons(seen: Overview) -> Iterator[Trouble]:
+    members, alive = seen.daemons.members, seen.daemons.alive
+    if members is None or alive is None:
+        return
+    if not alive:
+        heard = min((one.heartbeat_age_ms for one in members), default=None)
+        yield Trouble("no-daemon", "no daemon runs", "compactor run, or its systemd unit", heard)
+    elif seen.expected is not None and len(alive) < seen.expected:
+        said = f"{plural(len(alive), 'daemon')} of the {seen.expected} of members.expected"
+        yield Trouble("daemon-missing", said, "start the others; compactor members shows those that run")
+    hosts = {one.member.host for one in alive}
+    for one in members:
+        if not one.alive and one.member.host not in hosts and alive:
+            said = f"the daemon of {one.member.host} (process {one.member.pid}) is gone"
+            yield Trouble("daemon-missing", said, "its log, and its systemd unit", one.heartbeat_age_ms)
+    for role, why in not_led(members).items() if alive else ():
+        if any(role.value in one.member.roles for one in alive):
+            yield Trouble("not-led", f"no daemon leads the {role.value}: {why}", "compactor members")
+    claims = [
+        (entry, owner)
+        for entry in seen.entries
+        if entry.state is QueueState.WORKING and (owner := parse_worker_id(entry.worker_id)) is not None
+    ]
+    present, silent = ({one.member.instance: one.heartbeat_age_ms for one in some} for some in (alive, members))
+    dead = [(entry, owner) for entry, owner in claims if owner.instance not in present]
+    if dead:
+        age = max((silent[owner.instance] for _, owner in dead if owner.instance in silent), default=None)
+        said = (
+            f"{plural(len(dead), 'claim')} of daemons that are gone, such as {dead[0][0].entity} of {dead[0][1].host}"
+        )
+        yield Trouble("dead-claim", said, "time: the daemons give back what the dead had claimed", age)
+
+
+def _is_trouble(cause: Record) -> bool:
+    if cause["reason"] in _AT_ONCE:
+        return True
+    age, most = cause["since_ms"], DAY_MS if cause["holds"] == CLEANING else _HOUR_MS
+    return cause["reason"] not in _INTENDED and isinstance(age, int) and age > most
+
+
+def _of_transactions(seen: Overview) -> Iterator[Trouble]:
+    ordinary = [txn for txn in seen.open if not txn.replication]
+    end = "ABORT TRANSACTIONS {0} (in Hive), if its client is gone"
+    silent = [txn for txn in ordinary if seen.now_ms - txn.heartbeat_ms > seen.timeout_ms + _SILENT_MS]
+    for txn in silent[:1]:
+        age = seen.now_ms - txn.heartbeat_ms
+        said = f"{txn}, silent for {duration(age)}, and no process ends it"
+        remedy = f"a metastore that keeps house, or housekeeper.enabled: always; {end.format(txn.txn_id)}"
+        yield Trouble("silent-transaction", said, remedy, age - seen.timeout_ms)
+    for txn in [txn for txn in ordinary if txn.age_ms > DAY_MS and txn not in silent][:1]:
+        yield Trouble("old-transaction", str(txn), end.format(txn.txn_id), txn.age_ms)
+    if seen.keeps_house == "never":
+        for duty, sentence in seen.undone.items():
+            said = f"no process does Hive's {duty}: {sentence}"
+            yield Trouble("housekeeping", said, "a metastore that keeps house, or housekeeper.enabled: auto")
+
+
+def _forgotten(seen: Overview) -> Iterator[Trouble]:
+    """Pauses without an end, and drains, of more than a day."""
+    judge = seen.daemons.judge
+    held = [(judge.told(pause), pause.since_ms) for pause in judge.pauses if pause.until_ms is None]
+    held += [(denial, one.since_ms) for one in judge.drains if (denial := judge.drained(one.host)) is not None]
+    for denial, since_ms in held:
+        if (age := seen.now_ms - since_ms) > DAY_MS:
+            wait = Wait.of(denial)
+            yield Trouble("forgotten-pause", wait.sentence, wait.remedy, age)

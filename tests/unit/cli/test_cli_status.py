@@ -1,0 +1,39 @@
+"""`compactor status`: for programs, and while what it asks can't be reached. What people see: tests/cases/status.txt."""
+
+import json
+
+
+def test_programs_get_all_of_it(shop):
+    """One document, whose keys are stable; TSV has the troubles."""
+    shop.run("enqueue", "shop.orders")
+    result = shop.run("-o", "json", "status")
+    assert result.exit_code == 1, result.stderr
+    told = json.loads(result.stdout)
+    assert list(told) == [
+        *("taken", "well", "troubles", "daemons", "not_led", "queue", "left_to_hive", "causes", "broke_down"),
+        *("failing", "last_day", "pauses", "open_transactions", "oldest_open_ms", "hive"),
+    ]
+    assert (told["well"], [one["what"] for one in told["troubles"]]) == (False, ["no-daemon", "no-worker"])
+    assert told["queue"][0] | {"since_ms": 0} == {
+        "state": "initiated",
+        "entries": 1,
+        "since_ms": 0,
+        "oldest": "shop.orders",
+    }
+    assert [(one["reason"], one["ids"]) for one in told["causes"]] == [("no-worker", [1])]
+    heading, *rows = shop.run("-o", "tsv", "status").stdout.splitlines()
+    assert heading.split("\t") == ["what", "sentence", "since_ms", "remedy"]
+    assert [row.split("\t")[0] for row in rows] == ["no-daemon", "no-worker"]
+
+
+def test_without_zookeeper_that_is_what_is_not_well(shop):
+    """The rest is shown, and nothing is said of daemons that can't be asked for."""
+    shop.config.write_text(
+        shop.config.read_text(encoding="utf-8") + "zookeeper: {hosts: '127.0.0.1:1', session_timeout_seconds: 1}\n",
+        encoding="utf-8",
+    )
+    result = shop.run("-o", "json", "status")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert [one["what"] for one in told["troubles"]] == ["control-unknown"]
+    assert (told["daemons"], told["not_led"]) == (None, None)
