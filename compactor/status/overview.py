@@ -109,8 +109,15 @@ class Day:
             size = work[entry.id].work.bytes_before or 0
             quarantined += size if gone_ms > now_ms else 0
             freed += size if now_ms - DAY_MS < gone_ms <= now_ms else 0
-        states = (QueueState.SUCCEEDED, QueueState.REFUSED, QueueState.FAILED, QueueState.ABORTED)
-        return cls(*(ended[state] for state in states), ended[QueueState.DID_NOT_INITIATE], freed, quarantined)
+        return cls(
+            succeeded=ended[QueueState.SUCCEEDED],
+            refused=ended[QueueState.REFUSED],
+            failed=ended[QueueState.FAILED],
+            aborted=ended[QueueState.ABORTED],
+            did_not_initiate=ended[QueueState.DID_NOT_INITIATE],
+            freed_bytes=freed,
+            quarantined_bytes=quarantined,
+        )
 
     @classmethod
     def read(cls, database: Database, settings: Settings, now_ms: int) -> Self:
@@ -189,7 +196,7 @@ class Overview:
 
     def states(self) -> list[Record]:
         """How many entries are in each state, and which is in it for longest, as far as Hive notes that."""
-        found = []
+        found: list[Record] = []
         for state in (QueueState.INITIATED, QueueState.WORKING, QueueState.READY_FOR_CLEANING):
             those = [entry for entry in self.entries if entry.state is state]
             timed = [(entered, str(entry.entity)) for entry in those if (entered := entered_ms(entry)) is not None]
