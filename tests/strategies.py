@@ -1062,3 +1062,40 @@ def result_names() -> SearchStrategy[str]:
         return f"base_{low + more}_v9" if kind == "base" else f"{kind}_{low}_{low + more}_v9"
 
     return st.builds(name, st.integers(1, 5), st.integers(0, 4), st.sampled_from(["base", "delta", "delete_delta"]))
+
+
+# ---- what is the case: daemons, pauses, entries
+
+
+def cases_of_all(entities: int) -> SearchStrategy[dict[str, Any]]:
+    """
+    What there may be at one moment: an entry or none for each table or partition (state, pool, type, what daemons noted
+    of it, whether a reader holds it back), daemons (host, roles, pools, alive), pauses (scope, cleaning too), drained
+    hosts, a budget of one job, a table whose files stay, a source of replication.
+    """
+    hosts = st.sampled_from(["h1", "h2"])
+    entry = st.tuples(
+        st.sampled_from("iiwr"),
+        st.sampled_from([None, "night"]),
+        st.sampled_from("aaair"),
+        st.sampled_from([None, None, "room", "broke"]),
+        st.booleans(),
+    )
+    daemon = st.tuples(
+        hosts,
+        st.sampled_from([("worker",), ("cleaner",), ("worker", "cleaner")]),
+        st.sampled_from([["default"], ["night"], ["default", "night"], None]),
+        st.booleans(),
+    )
+    scopes = st.sampled_from(["all", "pool:night", "pool:default", "database:shop", "table:shop.ord*", "rack:7"])
+    return st.fixed_dictionaries(
+        {
+            "entries": st.lists(st.none() | entry, min_size=entities, max_size=entities),
+            "daemons": st.lists(daemon, max_size=3),
+            "pauses": st.lists(st.tuples(scopes, st.booleans()), max_size=2),
+            "drained": st.lists(hosts, max_size=2),
+            "one_job": st.booleans(),
+            "kept": st.booleans(),
+            "replicated": st.booleans(),
+        }
+    )

@@ -5,7 +5,7 @@ Each cause once for all entries that it holds back, with what ends it; and of on
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
@@ -85,9 +85,25 @@ class Hindrance(NamedTuple):
     stays: Skip | None = None
     unattended: bool = False
 
+    def readers(self) -> tuple[Blocker, ...]:
+        """The blockers; the sentence of a transaction tells of its locks, too, which don't count beside it."""
+        txns = {one.holder.txn_id: [one.sentence] for one in self.blockers if isinstance(one.holder, OpenTransaction)}
+        found: list[Blocker] = []
+        for one in self.blockers:
+            if isinstance(one.holder, HeldLock) and one.holder.txn_id in txns:
+                txns[one.holder.txn_id].append(one.sentence)
+            else:
+                found.append(one)
+        return tuple(
+            replace(one, sentence="; ".join(txns[one.holder.txn_id]))
+            if isinstance(one.holder, OpenTransaction)
+            else one
+            for one in found
+        )
+
     def all(self) -> tuple[Blocker, ...]:
-        """One for each reason; empty: the Cleaner's next cycle removes what was replaced."""
-        found = self.blockers
+        """One for each thing; empty: the Cleaner's next cycle removes what was replaced."""
+        found = self.readers()
         if self.denial is not None:
             found += (Blocker(self.denial.reason, self.denial.sentence),)
         if self.stays is not None:
@@ -96,19 +112,12 @@ class Hindrance(NamedTuple):
 
     def causes(self, ties: Mapping[int, str] = MappingProxyType({})) -> list[Cause]:
         """
-        The causes, of which other entries may have the same; a lock counts with its transaction.
+        The causes, of which other entries may have the same.
 
         Args:
             ties: of transactions, by what they may see the entry's table, where that is told.
         """
-        txns = {blocker.holder.txn_id for blocker in self.blockers if isinstance(blocker.holder, OpenTransaction)}
-        causes = list(
-            dict.fromkeys(
-                _blocked(blocker, ties)
-                for blocker in self.blockers
-                if not (isinstance(blocker.holder, HeldLock) and blocker.holder.txn_id in txns)
-            )
-        )
+        causes = list(dict.fromkeys(_blocked(blocker, ties) for blocker in self.readers()))
         if self.denial is not None:
             causes.append(Cause.of(CLEANING, Wait.of(self.denial)))
         if self.stays is not None:

@@ -83,6 +83,11 @@ class Daemons:
         """None: they aren't known."""
         return None if self.members is None else [seen for seen in self.members if seen.alive]
 
+    @property
+    def pools(self) -> set[str]:
+        """Those that workers serve, as far as they are known."""
+        return {pool for one in self.surroundings.workers or () for pool in one.pools or ()}
+
     def lack(self, role: Role) -> bool:
         """Whether the role is switched on on no daemon that is alive; False where they aren't known."""
         return self.alive is not None and not any(role.value in seen.member.roles for seen in self.alive)

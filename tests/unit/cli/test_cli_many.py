@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from compactor.cli.naming.many import condition, values_of
 from compactor.errors import UsageError
@@ -48,6 +49,26 @@ def test_what_is_queued_already_is_not_counted_among_what_would_be(shop):
     assert (orders["id"], orders["kind"], orders["state"], orders["accepted"]) == (1, "minor", "initiated", False)
     assert "already scheduled" in orders["message"]
     assert shop.run("enqueue", "shop.orders*").exit_code == 3
+
+
+def test_the_preview_answers_as_the_queue_will(shop):
+    """
+    An entry that is ready for cleaning, and covers all that a compaction would, is in the way; of what would be queued
+    it is told what it would wait for.
+    """
+    shop.run("enqueue", "shop.orders")
+    with shop.open() as database:
+        queue = database.schema.compaction_queue
+        ready = {"cq_state": "r", "cq_highest_write_id": 14, "cq_next_txn_id": 1}
+        database.write(lambda connection: connection.execute(update(queue).values(ready)))
+    assert shop.run("enqueue", "shop.*").stderr == "nothing is queued yet: --yes queues 2 compactions\n"
+    shown = {one["entity"]: one for one in shop.json("enqueue", "shop.*")}
+    assert (shown["shop.orders"]["accepted"], shown["shop.orders"]["waits"]) == (False, None)
+    assert [shown[one]["waits"] for one in PARTITIONS] == ["no-worker"] * 2
+    shop.run("pause", "--pool", "night", "--reason", "x")
+    assert [one["waits"] for one in shop.json("enqueue", "shop.ev*", "--pool", "night")] == ["paused"] * 2
+    told = shop.json("enqueue", "shop.*", "--yes")
+    assert {one["entity"] for one in told if one["accepted"]} == set(PARTITIONS)
 
 
 def test_the_worst_are_those_that_are_due_each_with_its_kind(shop):

@@ -11,6 +11,7 @@ from compactor.cli import completing, control_records, units
 from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, work_on
 from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.many import Condition, chosen, condition, is_many
+from compactor.cli.naming.pools import unknown_pool
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
@@ -18,15 +19,17 @@ from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.cli.views.inspection import why_ineligible
 from compactor.cli.views.survey import Survey
 from compactor.cli.views.survey import worst as most_in_need
-from compactor.control.waits import Wait
+from compactor.control import Subject
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS, Request
+from compactor.metastore.db.database import Database
 from compactor.metastore.model import Enqueued, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
+from compactor.status.daemons import Daemons
 from compactor.status.records import achieved, history_record
 from compactor.words import plural
 
@@ -39,10 +42,13 @@ COLUMNS = (
     OutputColumn("message", "MESSAGE", folds=24),
 )
 
-MANY_COLUMNS = (*COLUMNS[:-1], OutputColumn("refused", "REFUSED"), COLUMNS[-1])
-
-
-_NO_POOLS = "Hive 3.1 knows no pools: --pool is dropped"
+MANY_COLUMNS = (
+    *COLUMNS[:-1],
+    OutputColumn("refused", "REFUSED"),
+    OutputColumn("waits", "WAITS FOR"),
+    OutputColumn("waits_because", "WAITS BECAUSE", people=False),
+    COLUMNS[-1],
+)
 
 
 def _named(_: click.Context, __: click.Parameter, pool: str | None) -> str | None:
@@ -102,8 +108,10 @@ def enqueue(
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
     require_eligible(session.places, found.place, database.schema.version, CompactionKind(kind))
-    pooled = _NO_POOLS if pool is not None and not database.schema.hive_4 else None
-    warnings = [warning for warning in (found.kept, _dropped(properties), pooled) if warning is not None]
+    daemons = control_records.daemons(session)
+    warnings = [
+        warning for warning in (found.kept, _dropped(properties), _odd(session, daemons, pool)) if warning is not None
+    ]
     for warning in warnings:
         session.output.say(f"warning: {warning}")
     asked = Queue(database).enqueue(
@@ -113,10 +121,10 @@ def enqueue(
         pool=pool or pool_of(found.table),
         initiator_id=f"{session.settings.host_name}-manual",
     )
-    waits = _waits(session, asked)
-    standing = None if asked.accepted else Queue(database).entry(asked.id)
+    entry = Queue(database).entry(asked.id)
+    waits, standing = None if entry is None else daemons.wait(entry), None if asked.accepted else entry
     session.close()  # frees an embedded database for the daemon during the wait
-    if waits is not None and waits.reason != Reason.CONTROL_UNKNOWN.value:  # `_waits` printed that one and its cause
+    if waits is not None and waits.reason != Reason.CONTROL_UNKNOWN.value:  # printed with its cause
         session.output.say(f"it waits ({waits.reason}): {waits.sentence}")
     if not wait:
         record: dict[str, object] = {
@@ -172,27 +180,33 @@ def _many(
         )
         for found, kind, _ in wanted
     ]
-    if asking.pool is not None and not database.schema.hive_4:
-        session.output.say(f"warning: {_NO_POOLS}")
+    daemons = control_records.daemons(session) if requests else Daemons()
+    if (odd := _odd(session, daemons, asking.pool)) is not None:
+        session.output.say(f"warning: {odd}")
     queue = Queue(database)
     answers = (
         dict(zip((one.entity for one in requests), queue.enqueue_all(requests), strict=True))
         if yes
         else queue.preview(requests)
     )
-    kinds_there = {entry.id: entry.kind.value for entry in queue.entries()} if answers else {}
+    there = {entry.id: entry for entry in queue.entries()} if answers else {}
+    waits = {one.entity: daemons.surroundings.wait(_subject(one, database), one.kind) for one in requests}
     records: list[Record] = []
     for (found, kind, because), skip in zip(kinds, skips, strict=True):
         answer = answers.get(found.entity)
+        entry = there.get(answer.id) if answer is not None else None
+        wait = waits.get(found.entity) if entry is None else daemons.wait(entry)
         said = skip.explanation if skip is not None else answer.message if answer is not None else because
         records.append(
             {
                 "id": answer.id if answer is not None else None,
                 "entity": str(found.entity),
-                "kind": (answer is not None and kinds_there.get(answer.id)) or kind.value,
+                "kind": entry.kind.value if entry is not None else kind.value,
                 "state": answer.state.value if answer is not None else None,
                 "accepted": answer.accepted if answer is not None else None,
                 "refused": skip.reason.value if skip is not None else None,
+                "waits": wait.reason if wait is not None else None,
+                "waits_because": wait.sentence if wait is not None else None,
                 "message": said or None,
             }
         )
@@ -204,6 +218,23 @@ def _many(
     empty = f"none of {plural(len(among), 'directory', 'directories')} is due"
     session.output.show(View(MANY_COLUMNS, records, empty=empty, footer=footer if records else ""))
     return Code.DONE if accepted or (new and not yes) else Code.NOTHING_TO_DO
+
+
+def _odd(session: Session, daemons: Daemons, pool: str | None) -> str | None:
+    """What is odd about the pool that is asked for; None: nothing."""
+    if pool is None:
+        return None
+    database = session.database()
+    if not database.schema.hive_4:
+        return "Hive 3.1 knows no pools: --pool is dropped"
+    unknown = unknown_pool(session.settings, Catalog(database), daemons, pool)
+    return None if unknown is None else f"--pool: {unknown}"
+
+
+def _subject(request: Request, database: Database) -> Subject:
+    """A request as the control sees it, once it is queued; Hive 3.1 knows no pools."""
+    pool = request.pool if database.schema.hive_4 else None
+    return Subject(request.entity.database, request.entity.table, pool)
 
 
 def _dropped(properties: dict[str, str]) -> str | None:
@@ -230,12 +261,6 @@ def show_end(
     return OUTCOMES.get(entry.state, Code.FAILED)
 
 
-def _waits(session: Session, asked: Enqueued) -> Wait | None:
-    """Why no worker claims the entry now; None: the next free worker does."""
-    entry = Queue(session.database()).entry(asked.id) if asked.state is QueueState.INITIATED else None
-    return None if entry is None else control_records.daemons(session).wait(entry)
-
-
 def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None) -> QueueEntry:
     began = time.monotonic()
     with session.output.busy(f"{found.entity}: {asked.state.value}") as tell:
@@ -251,7 +276,7 @@ def _wait(session: Session, found: Found, asked: Enqueued, timeout: float | None
             if timeout is not None and waited > timeout:
                 hint = ""
                 if entry.state is QueueState.INITIATED:
-                    waits = _waits(session, asked)
+                    waits = control_records.daemons(session).wait(entry)
                     hint = f"{waits.sentence} ({waits.remedy}); " if waits else ""
                 raise CompactorError(
                     f"{found.entity} is still {entry.state.value} after {units.seconds(waited)}; {hint}entry {asked.id} stays queued"
