@@ -15,6 +15,7 @@ import click
 
 from compactor.cli import completing, units
 from compactor.cli.naming.lookup import find_table
+from compactor.cli.naming.pools import unknown_pool
 from compactor.cli.naming.target import Target, no_database
 from compactor.cli.output import OutputColumn
 from compactor.cli.session import Session, quiet_log
@@ -103,14 +104,18 @@ def require_there(session: Session, scope: Scope) -> None:
     """
     Refuse a database or table that doesn't exist, so that a misspelt name doesn't pass for a pause.
 
-    A pattern that fits no database or table now is accepted, with a message.
+    A pattern that fits no database or table now, and an unknown pool, are accepted, with a message.
 
     Raises:
         RefusedError: TABLE_MISSING, with near names.
     """
+    catalog = Catalog(session.database())
+    if scope.kind is ScopeKind.POOL:
+        if (unknown := unknown_pool(session.settings, catalog, daemons(session), scope.name)) is not None:
+            session.output.say(f"--pool: {unknown}")
+        return
     if scope.kind not in {ScopeKind.DATABASE, ScopeKind.TABLE}:
         return
-    catalog = Catalog(session.database())
     database, _, table = scope.name.partition(".")
     databases = catalog.databases()
     if not is_pattern(scope.name):

@@ -105,6 +105,24 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+_MEANT: Mapping[str, str] = {
+    "show": "queue, history or explain",
+    "list": "queue, or status",
+    "ls": "queue, or status",
+    "top": "queue --watch",
+    "ps": "members, or queue --state working",
+    "compact": "enqueue",
+    "submit": "enqueue",
+    "stop": "cancel, pause or drain",
+    "kill": "cancel",
+    "undo": "restore",
+    "check": "doctor, or config check",
+    "start": "run",
+    "log": "history",
+}
+"""What the commands are here that other programs have under these names."""
+
+
 class LazyGroup(click.Group):
     """Imports a command's module only when that command is called; listing the commands imports none."""
 
@@ -114,7 +132,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             known = [*COMMANDS, *(name for option in self.get_params(ctx) for name in option.opts)]
-            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, known)}")
+            meant = f" (compactor {_MEANT[cmd_name]})" if cmd_name in _MEANT else did_you_mean(cmd_name, known)
+            ctx.fail(f"there is no command {cmd_name!r}{meant}")
         module, attribute = COMMANDS[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)

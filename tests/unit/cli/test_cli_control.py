@@ -158,6 +158,18 @@ def test_a_pattern_that_fits_nothing_is_said(shop):
     assert "nothing fits shop.stage_* now" in told(result)
 
 
+def test_a_pool_that_nothing_has_is_said(shop):
+    """With near names; it is paused all the same, and queued for: its worker may come."""
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "worker: {pools: {night: 1}}\n", encoding="utf-8")
+    unknown = "--pool: nigth, which no worker and no table has (did you mean night?)"
+    assert told(shop.run("pause", "--pool", "nigth", "--reason", "x")) == unknown
+    assert [one["scope"] for one in shop.json("pauses")] == ["pool:nigth"]
+    asked = shop.run("-o", "json", "enqueue", "shop.orders", "--pool", "nigth")
+    assert json.loads(asked.stdout)["warnings"] == [unknown]
+    assert told(shop.run("pause", "--pool", "NIGHT", "--reason", "x")) == ""
+    assert f"warning: {unknown}" in told(shop.run("enqueue", "shop.ev*", "--pool", "nigth"))
+
+
 def test_a_host_is_drained_and_comes_back(shop):
     """Entries wait for no drained host: others may claim them."""
     assert shop.json("drain", "edge1", "--reason", "new disks")["drained"] is True

@@ -164,6 +164,8 @@ def test_verbs_are_listed_with_their_whole_sentence(noun):
         (("members", "now", "x"), "'now x' is too much (see `"),
         (("explain", "shop.*"), "'shop.*' is a pattern: name one table here"),
         (("help",), "there is no command 'help' (did you mean --help?)"),
+        (("compact", "a.b"), "there is no command 'compact' (compactor enqueue)"),
+        (("quue",), "there is no command 'quue' (did you mean queue or enqueue?)"),
         (("version",), "(did you mean --version or verify?)"),
         (("history", "--limit", "0"), "0 is not in the range"),
         (("history", "a.b.c"), "write DATABASE.TABLE"),

@@ -35,7 +35,6 @@ from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.db.serving import shortcomings
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
-from compactor.roles.pauses import workers_of
 from compactor.spark.factory import ConfiguredSubmitter
 from compactor.spark.java import require_java
 from compactor.spark.probe import seen_from_here
@@ -352,20 +351,10 @@ def left_alone(session: Session) -> list[Finding]:
 
 def names(session: Session) -> list[Finding]:
     """Which names in the settings and in tables' properties name nothing."""
-    clashes = unknown_names(session.settings, Catalog(session.database()), _pools_served(session))
+    clashes = unknown_names(session.settings, Catalog(session.database()), control_records.daemons(session))
     return [Finding("names", Standing.WARNING, one.said, one.remedy) for one in clashes] or [
         Finding("names", Standing.OK, "each pattern, pool and property names something")
     ]
-
-
-def _pools_served(session: Session) -> set[str]:
-    """The pools of the daemons that are alive; none where that isn't known."""
-    try:
-        with control_records.coordinator(session) as found:
-            workers = workers_of(seen for seen in found.members() if seen.alive)
-    except CompactorError:
-        return set()
-    return {pool for one in workers for pool in one.pools or ()}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,9 +5,10 @@ stays as it is.
 """
 
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from compactor.cli.hive_site import Clash
+from compactor.cli.naming.pools import unknown_pool
 from compactor.cli.naming.target import did_you_mean
 from compactor.metastore.catalog import Catalog
 from compactor.name_patterns import fits
@@ -21,6 +22,7 @@ from compactor.planning.thresholds import (
 from compactor.roles.pauses import POOL_KEY
 from compactor.settings import Settings
 from compactor.settings.control import Selected
+from compactor.status.daemons import Daemons
 from compactor.words import plural
 
 PROPERTIES = (
@@ -35,29 +37,19 @@ _PARTS = ("comp", "clean")
 """What a slip in the name of any of them leaves, mostly."""
 _NEAR = 0.85
 """How near a property's name is that is meant to be one of them; Hive has others, such as `compactor.mapreduce…`."""
-_DEFAULT = "default"
 
 
-def unknown_names(settings: Settings, catalog: Catalog, served: Collection[str]) -> list[Clash]:
-    """
-    What each such name was meant to be, if one is near.
-
-    Args:
-        served: pools that a daemon serves.
-    """
-    return [*_selected(settings, catalog, served), *_properties(catalog)]
+def unknown_names(settings: Settings, catalog: Catalog, daemons: Daemons) -> list[Clash]:
+    """What each such name was meant to be, if one is near."""
+    return [*_selected(settings, catalog, daemons), *_properties(catalog)]
 
 
-def _selected(settings: Settings, catalog: Catalog, served: Collection[str]) -> Iterator[Clash]:
+def _selected(settings: Settings, catalog: Catalog, daemons: Daemons) -> Iterator[Clash]:
     rules: list[tuple[str, Selected]] = [
         *(("windows.maintenance", item) for item in settings.windows.maintenance),
         *(("windows.blackouts", item) for item in settings.windows.blackouts),
         *(("control.budgets", item) for item in settings.control.budgets),
     ]
-    pools = {_DEFAULT, *served, *settings.worker.pools, *([settings.worker.pool] if settings.worker.pool else [])}
-    if any(rule.pools for _, rule in rules):
-        of_tables = catalog.parameters_of_tables((POOL_KEY,)).values()
-        pools |= {value for both in of_tables for parameters in both for value in parameters.values()}
     databases = catalog.databases() if any(rule.tables for _, rule in rules) else []
     for key, rule in rules:
         for pattern in rule.tables:
@@ -67,11 +59,8 @@ def _selected(settings: Settings, catalog: Catalog, served: Collection[str]) -> 
                 near = did_you_mean(table, catalog.table_names(named)) if named else did_you_mean(database, databases)
                 yield Clash(f"{key}: {rule.name} names {pattern}, which no transactional table fits{near}", _OR_NOT_YET)
         for pool in rule.pools:
-            if pool not in pools:
-                near = did_you_mean(pool, sorted(pools))
-                yield Clash(
-                    f"{key}: {rule.name} names pool {pool}, which no worker and no table has{near}", _OR_NOT_YET
-                )
+            if (unknown := unknown_pool(settings, catalog, daemons, pool)) is not None:
+                yield Clash(f"{key}: {rule.name} names pool {unknown}", _OR_NOT_YET)
 
 
 _OR_NOT_YET = "correct it, unless what it names is still to come: so it covers nothing"
