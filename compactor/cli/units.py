@@ -1,5 +1,7 @@
 """Formats sizes, times and counts for people; programs get the plain number in the unit that the key names."""
 
+from datetime import datetime
+
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -45,5 +47,9 @@ def milliseconds(value: object) -> str:
 
 
 def clock(text: object) -> str:
-    """An `instant` (`compactor.words`) for people: 2024-05-01 08:30:00."""
-    return str(text)[:19].replace("T", " ")
+    """An `instant` (`compactor.words`) for people, in their own zone: 2024-05-01 10:30:00 CEST."""
+    try:
+        moment = datetime.fromisoformat(str(text)).astimezone()
+    except (ValueError, OverflowError):  # a row that another wrote
+        return str(text)
+    return f"{moment:%Y-%m-%d %H:%M:%S %Z}"

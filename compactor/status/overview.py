@@ -9,7 +9,7 @@ Source: docs/cli.md, `compactor status`; docs/metrics.md.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from compactor.control.judge import ON_PURPOSE
@@ -36,6 +36,13 @@ from compactor.words import instant, plural
 
 _HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * _HOUR_MS
+ENDED: Final = (
+    QueueState.SUCCEEDED,
+    QueueState.REFUSED,
+    QueueState.FAILED,
+    QueueState.ABORTED,
+    QueueState.DID_NOT_INITIATE,
+)
 _SILENT_MS: Final = 5 * 60_000
 """How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
 _AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value, Reason.CONTROL_UNKNOWN.value}
@@ -68,70 +75,41 @@ class Trouble(NamedTuple):
     since_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+def last_day(
+    history: Sequence[HistoryEntry], work: Mapping[int, StoredWork], quarantine_ms: Mapping[int, int], now_ms: int
+) -> Record:
     """
-    The last 24 hours.
+    How many entries ended in the last 24 hours, by state, and the bytes that went.
+
+    `freed_bytes` is what compactions had replaced and the Cleaner has deleted, `quarantined_bytes` what is still in
+    quarantine, whenever it was compacted; both as far as the work on entries tells.
 
     Args:
-        freed_bytes: what compactions had replaced and the Cleaner has deleted, as far as the work on entries tells.
-        quarantined_bytes: the same that is still in quarantine, whenever it was compacted.
+        history: of the longest quarantine and a day.
+        quarantine_ms: how long what an entry replaced stays, by the entry's id.
     """
-
-    succeeded: int
-    refused: int
-    failed: int
-    aborted: int
-    did_not_initiate: int
-    freed_bytes: int
-    quarantined_bytes: int
-
-    @classmethod
-    def of(
-        cls,
-        history: Sequence[HistoryEntry],
-        work: Mapping[int, StoredWork],
-        quarantine_ms: Mapping[int, int],
-        now_ms: int,
-    ) -> Self:
-        """
-        Of what ended within the longest quarantine and a day.
-
-        Args:
-            quarantine_ms: how long what an entry replaced stays, by the entry's id.
-        """
-        ended = Counter(entry.state for entry in history if (entry.end_ms or 0) > now_ms - DAY_MS)
-        freed = quarantined = 0
-        for entry in history:
-            if entry.state is not QueueState.SUCCEEDED or entry.id not in work:
-                continue
-            gone_ms = (entry.end_ms or 0) + quarantine_ms.get(entry.id, 0)
+    ended = Counter(entry.state for entry in history if (entry.end_ms or 0) > now_ms - DAY_MS)
+    freed = quarantined = 0
+    for entry in history:
+        if entry.state is QueueState.SUCCEEDED and entry.id in work:
+            gone_ms = (entry.end_ms or 0) + quarantine_ms[entry.id]
             size = work[entry.id].work.bytes_before or 0
             quarantined += size if gone_ms > now_ms else 0
             freed += size if now_ms - DAY_MS < gone_ms <= now_ms else 0
-        return cls(
-            succeeded=ended[QueueState.SUCCEEDED],
-            refused=ended[QueueState.REFUSED],
-            failed=ended[QueueState.FAILED],
-            aborted=ended[QueueState.ABORTED],
-            did_not_initiate=ended[QueueState.DID_NOT_INITIATE],
-            freed_bytes=freed,
-            quarantined_bytes=quarantined,
-        )
+    counts = {state.value.replace(" ", "_"): ended[state] for state in ENDED}
+    return {**counts, "freed_bytes": freed, "quarantined_bytes": quarantined}
 
-    @classmethod
-    def read(cls, database: Database, settings: Settings, now_ms: int) -> Self:
-        default = settings.cleaner.quarantine_hours
-        tables = Catalog(database).parameters_of_tables([QUARANTINE_HOURS_KEY])
-        hours: dict[Entity, float] = {}
-        for table, (parameters, _) in tables.items():
-            with suppress(UsageError):  # nothing of that table is cleaned until it is corrected
-                hours[table] = quarantine_hours(default, parameters)
-        longest = max([default, *hours.values()])
-        history = Queue(database).history(within_ms=round(longest * _HOUR_MS) + DAY_MS)
-        kept = {entry.id: round(hours.get(entry.entity.whole_table(), default) * _HOUR_MS) for entry in history}
-        succeeded = [entry.id for entry in history if entry.state is QueueState.SUCCEEDED]
-        return cls.of(history, WorkTable(database).find(succeeded), kept, now_ms)
+
+def _read_last_day(database: Database, settings: Settings, now_ms: int) -> Record:
+    default, hours = settings.cleaner.quarantine_hours, dict[Entity, float]()
+    for table, (parameters, _) in Catalog(database).parameters_of_tables([QUARANTINE_HOURS_KEY]).items():
+        with suppress(UsageError):  # nothing of that table is cleaned until it is corrected
+            hours[table] = quarantine_hours(default, parameters)
+    longest = max([default, *hours.values()])
+    history = Queue(database).history(within_ms=round(longest * _HOUR_MS) + DAY_MS)
+    kept = {entry.id: round(hours.get(entry.entity.whole_table(), default) * _HOUR_MS) for entry in history}
+    succeeded = [entry.id for entry in history if entry.state is QueueState.SUCCEEDED]
+    return last_day(history, WorkTable(database).find(succeeded), kept, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +120,7 @@ class Overview:
     Args:
         entries: of the queue, by id.
         left_to_hive: rows of types and states of a later Hive.
+        day: `last_day`.
         causes: what holds entries back, as `Causes.records`.
         failing: tables and partitions whose latest compactions all failed: the Initiator queues them no more.
         open: transactions, oldest first.
@@ -158,7 +137,7 @@ class Overview:
     causes: Sequence[Record]
     failing: Sequence[Entity]
     open: Sequence[OpenTransaction]
-    day: Day
+    day: Record
     hive: HiveSide
     undone: Mapping[str, str]
     keeps_house: str
@@ -186,7 +165,7 @@ class Overview:
             Causes.of(hindrances, cleaning, waiting, daemons).records({}, now),
             sorted(Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days), key=str),
             Transactions(database).open_transactions(),
-            Day.read(database, settings, now),
+            _read_last_day(database, settings, now),
             HiveSide.read(database),
             undone(database),
             settings.housekeeper.enabled,
@@ -228,7 +207,7 @@ class Overview:
             "causes": [{key: value for key, value in one.items() if key != "bytes"} for one in self.causes],
             "broke_down": self.broke_down(),
             "failing": [str(entity) for entity in self.failing],
-            "last_day": asdict(self.day),
+            "last_day": self.day,
             "pauses": [*map(pause_record, judge.pauses), *map(drain_record, judge.drains)],
             "open_transactions": len(self.open),
             "oldest_open_ms": max((txn.age_ms for txn in self.open if not txn.replication), default=None),

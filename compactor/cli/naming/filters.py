@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -227,7 +227,7 @@ def watched(session: Session, seconds: float | None, show: Callable[[], None]) -
         if sys.stdout.isatty():
             click.clear()
         else:
-            session.output.separate(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+            session.output.separate(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}")
         try:
             show()
         except UnreachableError as error:

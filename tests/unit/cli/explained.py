@@ -9,7 +9,7 @@ from compactor.cli.root import cli
 from tests.unit.roles.drawn import Drawn
 
 _VARIES = (
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?:[A-Z]{3,5}|[+-]\d+)\b"), "<time>"),
     (re.compile(r"[0-9a-f]{32}"), "<process>"),
 )
 

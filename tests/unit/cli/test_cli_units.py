@@ -1,5 +1,7 @@
 """Numbers as people read them."""
 
+import time
+
 import pytest
 
 from compactor.cli import units
@@ -39,6 +41,19 @@ def test_seconds(value, text):
     assert units.seconds(value) == text
 
 
-def test_clock():
-    """Times are to the second for people."""
-    assert units.clock("2024-05-01T08:30:00.123Z") == "2024-05-01 08:30:00"
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("UTC", "2024-05-01 08:30:00 UTC"),
+        ("Europe/Berlin", "2024-05-01 10:30:00 CEST"),
+        ("America/Sao_Paulo", "2024-05-01 05:30:00 -03"),
+    ],
+)
+def test_clock(monkeypatch, zone, text):
+    """Times are to the second for people, in the zone of whoever asks; what is no time stays as it is."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    shown = units.clock("2024-05-01T08:30:00.123Z"), units.clock("900000000000000000")
+    monkeypatch.undo()
+    time.tzset()
+    assert shown == (text, "900000000000000000")

@@ -196,7 +196,7 @@ def as_page(document: Mapping[str, Any]) -> str:
     said = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences(document))
     heads = ("table", "due for", "files now, and then", "size", "written anew", "takes", "why")
     head = "".join(f"<th>{one}</th>" for one in heads)
-    title = f"{html.escape(str(document['target']))}, {units.clock(document['taken'])} UTC"
+    title = f"{html.escape(str(document['target']))}, {units.clock(document['taken'])}"
     return f"""{_BEGINS}{title}</title><style>
 body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222; }}
 table {{ border-collapse: collapse; width: 100%; }} td, th {{ padding: .4em .7em; text-align: left; vertical-align: top; }}

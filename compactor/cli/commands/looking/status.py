@@ -47,7 +47,7 @@ def picture(document: Mapping[str, Any]) -> RenderableType:
     troubles = document["troubles"]
     said = "all is well" if not troubles else f"{plural(len(troubles), 'thing')} not well"
     parts: list[RenderableType] = [
-        Text(f"{said}, {units.clock(document['taken'])} UTC", style="bold red" if troubles else "bold green")
+        Text(f"{said}, {units.clock(document['taken'])}", style="bold red" if troubles else "bold green")
     ]
     for title, columns, records in (
         ("", COLUMNS, troubles),

@@ -324,7 +324,7 @@ def hives_initiator(theirs: HiveSide) -> Finding:
     if not theirs.initiators:
         return Finding("Hive", Standing.OK, f"Hive's own Initiator queued nothing within {DAYS} days")
     latest = sorted(theirs.initiators.items(), key=lambda item: -item[1][1])
-    told = [f"{host} ({count:,}, last {units.clock(instant(last))} UTC)" for host, (count, last) in latest]
+    told = [f"{host} ({count:,}, last {units.clock(instant(last))})" for host, (count, last) in latest]
     total = sum(count for count, _ in theirs.initiators.values())
     said = f"Hive's own Initiator queued {plural(total, 'compaction')} within {DAYS} days: on {_listed(told)}"
     remedy = "metastore.compactor.initiator.on (hive.compactor.initiator.on) = false there; then restart that metastore"
