@@ -14,7 +14,8 @@ from typing import Final, NamedTuple, Self
 
 from compactor.control.judge import ON_PURPOSE
 from compactor.control.waits import Wait
-from compactor.coordination import not_led
+from compactor.coordination import SeenMember, not_led
+from compactor.coordination.model import NOT_READY, SETTINGS
 from compactor.errors import UsageError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
@@ -128,6 +129,7 @@ class Overview:
         keeps_house: the setting `housekeeper.enabled`.
         expected: the setting `members.expected`.
         timeout_ms: of a transaction without a heartbeat.
+        fingerprints: of the settings that this was asked with, as daemons publish theirs.
     """
 
     now_ms: int
@@ -143,6 +145,7 @@ class Overview:
     keeps_house: str
     expected: int | None
     timeout_ms: int
+    fingerprints: Mapping[str, str]
 
     @classmethod
     def read(cls, database: Database, daemons: Daemons, settings: Settings) -> Self:
@@ -171,6 +174,7 @@ class Overview:
             settings.housekeeper.enabled,
             settings.members.expected,
             round(settings.txn.timeout_seconds * 1000),
+            settings.fingerprints(),
         )
 
     def states(self) -> list[Record]:
@@ -264,9 +268,19 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
         if not one.alive and one.member.host not in hosts and alive:
             said = f"the daemon of {one.member.host} (process {one.member.pid}) is gone"
             yield Trouble("daemon-missing", said, "its log, and its systemd unit", one.heartbeat_age_ms)
+    for one in alive:
+        match one.member.extra.get(NOT_READY):
+            case [str(why), *_]:
+                said = f"the daemon of {one.member.host} isn't ready: {why}"
+                yield Trouble("not-ready", said, "its log, and /-/ready")
+    yield from _settings_apart(alive, seen.fingerprints)
     for role, why in not_led(members).items() if alive else ():
         if any(role.value in one.member.roles for one in alive):
             yield Trouble("not-led", f"no daemon leads the {role.value}: {why}", "compactor members")
+    yield from _of_claims(seen, members, alive)
+
+
+def _of_claims(seen: Overview, members: Sequence[SeenMember], alive: Sequence[SeenMember]) -> Iterator[Trouble]:
     claims = [
         (entry, owner)
         for entry in seen.entries
@@ -280,6 +294,18 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
             f"{plural(len(dead), 'claim')} of daemons that are gone, such as {dead[0][0].entity} of {dead[0][1].host}"
         )
         yield Trouble("dead-claim", said, "time: the daemons give back what the dead had claimed", age)
+
+
+def _settings_apart(alive: Sequence[SeenMember], ours: Mapping[str, str]) -> Iterator[Trouble]:
+    """Sections of the settings in which daemons differ from each other, or else from this command."""
+    theirs = [told for one in alive if isinstance(told := one.member.extra.get(SETTINGS), Mapping)]
+    first: Mapping[str, object] = theirs[0] if theirs else {}
+    if apart := sorted({name for told in theirs for name in first if told.get(name) != first[name]}):
+        said = f"the daemons differ in their settings: {', '.join(apart)}"
+        yield Trouble("settings-differ", said, "one file for all, and HUP or a restart")
+    elif apart := sorted(name for name in first if name in ours and ours[name] != first[name]):
+        said = f"this command's settings aren't those of the daemons: {', '.join(apart)}; so its answers may be wrong"
+        yield Trouble("settings-differ", said, "--config with their file; HUP if they shall read it anew")
 
 
 def _is_trouble(cause: Record) -> bool:

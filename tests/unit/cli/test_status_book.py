@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.coordination import Member
-from compactor.coordination.model import POOLS
+from compactor.coordination.model import NOT_READY, POOLS, SETTINGS
 from compactor.coordination.sql.table import StateTable
 from compactor.metastore.db.own_tables import STATE
 from tests.casebook import Case, cases, check
@@ -39,16 +39,14 @@ def run(drawn: Drawn, words: list[str]) -> list[str]:
 def daemon(drawn: Drawn, words: list[str]) -> list[str]:
     """A daemon's record, as it writes it at each heartbeat."""
     host, *given = words
-    facts = dict(word.split("=") for word in given)
-    roles = tuple(facts["roles"].split(","))
-    member = Member(
-        f"{host:0<32}".encode().hex()[:32],
-        host,
-        7,
-        "1.0",
-        roles,
-        extra={POOLS: facts.get("pools", "default").split(",")},
-    )
+    facts = dict(word.split("=", 1) for word in given)
+    extra = {POOLS: facts.get("pools", "default").split(",")}
+    if "not_ready" in facts:
+        extra[NOT_READY] = [facts["not_ready"]]
+    if "other" in facts:
+        extra[SETTINGS] = {facts["other"]: "other"}
+    instance = f"{host:0<16}".encode().hex()
+    member = Member(instance, host, 7, "1.0", tuple(facts["roles"].split(",")), extra=extra)
     table = StateTable(drawn.world.database)
     table.make()
     acted = dict.fromkeys(facts.get("leads", "").split(","), 0)
