@@ -273,6 +273,16 @@ class Catalog:
         )
         return self._database.glance(lambda connection: [found for found in connection.scalars(query) if found])
 
+    def databases_with(self, key: str) -> Mapping[str, str]:
+        """The value of a parameter, by the database that has it."""
+        dbs, owned = self._schema.dbs.c, self._schema.database_params.c
+        query = select(dbs.name, owned.param_value).where(
+            owned.db_id == dbs.db_id, dbs.ctlg_name == DEFAULT_CATALOG, owned.param_key == key
+        )
+        return self._database.glance(
+            lambda connection: {name: value or "" for name, value in connection.execute(query)}
+        )
+
     def database_parameters(self, database: str) -> Mapping[str, str]:
         """The parameters of a database, by its name in any case; empty when the database doesn't exist."""
         dbs = self._schema.dbs.c

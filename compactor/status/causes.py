@@ -22,7 +22,7 @@ from compactor.planning.eligibility import what_is_kept
 from compactor.planning.picker import Skip
 from compactor.reasons import Reason
 from compactor.roles.pauses import subject_of
-from compactor.roles.replication import SOURCE_KEY, is_source, why_stays
+from compactor.roles.replication import SOURCE_KEY, why_stays
 from compactor.status.daemons import Daemons
 from compactor.status.records import Record, entered_ms
 from compactor.words import instant
@@ -151,15 +151,13 @@ class Hindrances:
             return None
         if any(ready.parameters) and (kept := what_is_kept(str(ready.entry.entity), *ready.parameters)) is not None:
             return Skip(Reason.NO_CLEANUP, kept)
-        return self._sources.get(ready.entry.entity)
+        return self._sources.get(ready.entry.entity) if self._sources else None
 
 
 def _sources(catalog: Catalog, entities: Sequence[Entity]) -> Mapping[Entity, Skip]:
     """Of tables and partitions of a source of replication, why their replaced files stay, where they do."""
-    if not entities:
-        return {}
-    replicated = {name for name, (_, of_db) in catalog.parameters_of_tables([SOURCE_KEY]).items() if is_source(of_db)}
-    facts = catalog.facts_for(entity for entity in entities if entity.whole_table() in replicated) if replicated else {}
+    sources = {name for name, value in catalog.databases_with(SOURCE_KEY).items() if value} if entities else set()
+    facts = catalog.facts_for(entity for entity in entities if entity.database in sources) if sources else {}
     return {entity: skip for entity, both in facts.items() if (skip := why_stays(*both)) is not None}
 
 

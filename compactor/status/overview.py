@@ -46,7 +46,7 @@ ENDED: Final = (
 )
 _SILENT_MS: Final = 5 * 60_000
 """How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
-_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value, Reason.CONTROL_UNKNOWN.value}
+_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value}
 """Nothing goes on until an operator acts, however young the entries are."""
 _INTENDED: Final = {
     *ON_PURPOSE,
@@ -57,8 +57,9 @@ _INTENDED: Final = {
     Reason.NO_CLEANUP.value,
     Reason.REPLICATION_SOURCE.value,
     Reason.COMPACTION_ABORTED.value,
+    Reason.CONTROL_UNKNOWN.value,
 }
-"""What is meant, ends by itself at the Cleaner's next cycle, or is told of another entry."""
+"""What is meant, ends by itself at the Cleaner's next cycle, or is told otherwise."""
 
 
 class Trouble(NamedTuple):
@@ -236,9 +237,10 @@ def troubles(seen: Overview) -> Iterator[Trouble]:
             since, count = cause["since_ms"], plural(int(str(cause["entries"])), "entry", "entries")
             held = "waits to be cleaned" if cause["holds"] == CLEANING else "waits"
             held = held if cause["entries"] == 1 else held.replace("waits", "wait")
+            why = f": {cause['cause']}" if cause["reason"] else ", and nothing holds it back"
             yield Trouble(
                 str(cause["reason"]) or "late",
-                f"{count} {held}, such as {cause['example']}: {cause['cause']}",
+                f"{count} {held}, such as {cause['example']}{why}",
                 str(cause["remedy"]),
                 since if isinstance(since, int) else None,
             )

@@ -162,6 +162,7 @@ def test_parameters_of_tables_are_told_with_those_of_their_databases(database, h
         Entity("off", "u"): ({"no_auto_compaction": "false"}, off),
         Entity("off", "v"): ({}, off),
     }
+    assert Catalog(database).databases_with("no_auto_compaction") == {"off": "true"}
     assert Catalog(database).parameter_names(("auto", "zzz")) == {*keys, "No_Auto_Compaction"}
 
 
