@@ -1070,7 +1070,8 @@ def result_names() -> SearchStrategy[str]:
 def cases_of_all(entities: int) -> SearchStrategy[dict[str, Any]]:
     """
     What there may be at one moment: an entry or none for each table or partition (state, pool, type, what daemons noted
-    of it, whether a reader holds it back), daemons (host, roles, pools, alive), pauses (scope, cleaning too), drained
+    of it, whether a reader holds it back), daemons (host, roles, pools, alive, what
+    holds their workers), pauses (scope, cleaning too), drained
     hosts, a budget of one job, a table whose files stay, a source of replication.
     """
     hosts = st.sampled_from(["h1", "h2"])
@@ -1086,6 +1087,7 @@ def cases_of_all(entities: int) -> SearchStrategy[dict[str, Any]]:
         st.sampled_from([("worker",), ("cleaner",), ("worker", "cleaner")]),
         st.sampled_from([["default"], ["night"], ["default", "night"], None]),
         st.booleans(),
+        st.sampled_from(["", "", "Spark can't be started"]),
     )
     scopes = st.sampled_from(["all", "pool:night", "pool:default", "database:shop", "table:shop.ord*", "rack:7"])
     return st.fixed_dictionaries(

@@ -46,7 +46,7 @@ ENDED: Final = (
 )
 _SILENT_MS: Final = 5 * 60_000
 """How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
-_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value}
+_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value, Reason.NOT_READY.value}
 """Nothing goes on until an operator acts, however young the entries are."""
 _INTENDED: Final = {
     *ON_PURPOSE,
@@ -274,7 +274,7 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
         match one.member.extra.get(NOT_READY):
             case [str(why), *_]:
                 said = f"the daemon of {one.member.host} isn't ready: {why}"
-                yield Trouble("not-ready", said, "its log, and /-/ready")
+                yield Trouble(Reason.NOT_READY.value, said, "its log, and /-/ready")
     yield from _settings_apart(alive, seen.fingerprints)
     for role, why in not_led(members).items() if alive else ():
         if any(role.value in one.member.roles for one in alive):

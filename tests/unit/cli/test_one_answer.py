@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, update
 from compactor.control.records import HOLDS, Drain, Pause, with_drain, with_pause
 from compactor.control.scope import Scope
 from compactor.coordination import Coordinator, Member, open_coordinator
-from compactor.coordination.model import POOLS
+from compactor.coordination.model import HELD, POOLS
 from compactor.coordination.sql.table import StateTable
 from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.metastore.compaction_queue.queue import Queue
@@ -66,8 +66,10 @@ def make(database: Database, coordinator: Coordinator, case: dict[str, Any]) -> 
             noting.count(replace(entry, worker_id="compactor-h1-x-1", start_ms=1), "lost", died=False)
     table = StateTable(database)
     table.make()
-    for number, (host, roles, pools, alive) in enumerate(case["daemons"]):
-        member = Member(f"{number:032}", host, number, "1", roles, extra={} if pools is None else {POOLS: pools})
+    for number, (host, roles, pools, alive, held) in enumerate(case["daemons"]):
+        member = Member(
+            f"{number:032}", host, number, "1", roles, extra={HELD: held} | ({} if pools is None else {POOLS: pools})
+        )
         table.put(f"members/{member.instance}", {**member.record(), "heartbeat_seconds": 3600 if alive else 0.001})
         if not alive:
             old = update(STATE).where(STATE.c.key == f"members/{member.instance}").values(updated=1)
@@ -121,9 +123,9 @@ def metrics(shop: Shop, database: Database) -> Counter[str]:
 @settings(max_examples=8)
 @given(cases_of_all(len(ENTITIES)))
 @example(NOTHING)
-@example(NOTHING | {"daemons": [("h1", ("worker",), ["default"], True)]})
+@example(NOTHING | {"daemons": [("h1", ("worker",), ["default"], True, "")]})
 @example(NOTHING | {"entries": [("r", None, "a", None, True), None, None]})
-@example(NOTHING | {"replicated": True, "daemons": [("h1", ("worker", "cleaner"), None, True)]})
+@example(NOTHING | {"replicated": True, "daemons": [("h1", ("worker", "cleaner"), None, True, "")]})
 def test_all_give_the_same_reasons(built, tmp_path_factory, case):
     """
     Of entries that wait: queue, why, explain, enqueue's preview, status and the metrics; of those that aren't cleaned:
