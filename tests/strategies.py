@@ -1070,9 +1070,8 @@ def result_names() -> SearchStrategy[str]:
 def cases_of_all(entities: int) -> SearchStrategy[dict[str, Any]]:
     """
     What there may be at one moment: an entry or none for each table or partition (state, pool, type, what daemons noted
-    of it, whether a reader holds it back), daemons (host, roles, pools, alive, what
-    holds their workers), pauses (scope, cleaning too), drained
-    hosts, a budget of one job, a table whose files stay, a source of replication.
+    of it, whether a reader holds it back), daemons (host, roles, pools, alive, what holds their workers), pauses (scope,
+    cleaning too), drained hosts, a budget of one job, a table whose files stay, a source of replication.
     """
     hosts = st.sampled_from(["h1", "h2"])
     entry = st.tuples(
