@@ -48,6 +48,7 @@ from compactor.roles.eligibility import judge_all
 from compactor.roles.initiator.rules import TableRules
 from compactor.roles.worker.entry_facts import look_up
 from compactor.settings import ReaderSettings
+from compactor.status.daemons import Daemons
 from tests.unit.roles.test_places import move, move_partition
 from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World
@@ -162,7 +163,9 @@ def stubs(monkeypatch):
     for module in (enqueue_module, plan_module):
         monkeypatch.setattr(module, "Catalog", lambda database: database.catalog)
     accepted = Enqueued(1, True, QueueState.READY_FOR_CLEANING, "queued")
-    monkeypatch.setattr(enqueue_module, "Queue", lambda _: SimpleNamespace(enqueue=lambda *_, **__: accepted))
+    queue = SimpleNamespace(enqueue=lambda *_, **__: accepted, entry=lambda _: None)
+    monkeypatch.setattr(enqueue_module, "Queue", lambda _: queue)
+    monkeypatch.setattr(enqueue_module.control_records, "daemons", lambda _: Daemons())
     monkeypatch.setattr(
         plan_module,
         "Transactions",
