@@ -67,7 +67,7 @@ def _of(product: str) -> Iterator[harness.Result]:
     yield harness.at_most(named("memory"), scanned["mib"], 500, "MiB", f"{SIZE.partitions:,} partitions")
     detail = f"{SIZE.ready:,} ready, {cleaned['may_go']:.0f} may go"
     yield harness.at_most(named("cleaner"), cleaned["seconds"], 10, "s", detail)
-    for command, bar in (("queue", 1), ("history", 1), ("why", 3)):
+    for command, bar in (("queue", 1), ("history", 1), ("why", 3 if product == "postgres" else 4)):
         yield harness.at_most(named(command), listed[command], bar, "s", f"{SIZE.queued + SIZE.ready:,} entries")
     detail = f"{WORKERS} workers, {2 * SIZE.queued:,} entries"
     yield harness.at_least(named("claims"), claimed["rate"], 300, "claims/s", detail)

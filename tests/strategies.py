@@ -941,41 +941,6 @@ def listed_records(columns: Sequence[OutputColumn]) -> SearchStrategy[list[dict[
     return st.lists(st.builds(lambda some, more: some | more, shown, whole), min_size=1, max_size=4)
 
 
-# ---- MySQL's protocol
-
-
-Readers = list[tuple[str | None, Callable[[str], object] | None]]
-
-
-@st.composite
-def protocol_rows(draw: st.DrawFn) -> tuple[list[bytes], Readers]:
-    """
-    Rows as MySQL's protocol has them, and how each column is read: texts and numbers, of which one may be cut off
-    somewhere or have more.
-    """
-    readers = draw(
-        st.lists(
-            st.sampled_from([(None, None), ("latin1", None), ("latin1", str.upper), ("ascii", int)]),
-            min_size=1,
-            max_size=8,
-        )
-    )
-
-    def with_length(value: bytes | None) -> bytes:
-        if value is None:
-            return b"\xfb"
-        return (bytes([len(value)]) if len(value) < 251 else b"\xfc" + len(value).to_bytes(2, "little")) + value
-
-    texts = st.none() | st.binary(max_size=10) | st.binary(min_size=249, max_size=300)
-    numbers = st.none() | st.integers().map(lambda number: str(number).encode())
-    columns = [numbers if reader is int else texts for _, reader in readers]
-    data = st.tuples(*columns).map(lambda values: b"".join(map(with_length, values)))
-    broken = st.tuples(data, st.integers(0, 400), st.sampled_from([b"", b"\xfc", b"\xff", b"\x01a"])).map(
-        lambda parts: parts[0][: parts[1]] + parts[2]
-    )
-    return draw(st.lists(data | data | data | broken, max_size=20)), readers
-
-
 # ---- what may be forgotten of aborted transactions
 
 

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from compactor.acid.compaction import CompactionKind
-from compactor.metastore.values import value
 
 DEFAULT_CATALOG = "hive"
 """ACID tables exist in this catalog only: the transaction tables have no column for another."""
@@ -19,7 +18,7 @@ Parameters = tuple[dict[str, str], dict[str, str]]
 """Of a table, and of its partition; empty for a whole table."""
 
 
-@value(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Entity:
     """
     The unit of a compaction: a table, or one partition of it.
@@ -214,7 +213,7 @@ HIVES_OWN_PROPERTIES = frozenset({LOCATION, "ifPurge"})
 """Properties by which Hive's Cleaner removes a whole directory; a request must not set them (`QueueEntry.location`)."""
 
 
-@value(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class QueueEntry:
     """
     One row of COMPACTION_QUEUE.
@@ -268,7 +267,7 @@ class QueueEntry:
         )
 
 
-@value(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class HistoryEntry(QueueEntry):
     """One row of COMPLETED_COMPACTIONS."""
 

@@ -21,7 +21,6 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, Parameters, QueueEntry, duration
 from compactor.metastore.partition_names import spellings
 from compactor.metastore.txn.snapshot import Snapshot
-from compactor.metastore.values import value
 from compactor.planning.observed import Seen
 from compactor.reasons import Reason
 
@@ -51,7 +50,7 @@ class Blocker:
                 return self.reason, self.sentence
 
 
-@value(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Observation:
     """
     What is remembered of a ready entry from one decision to the next.
@@ -77,7 +76,7 @@ class Observation:
         return Observation(self.at_ms, self.high_watermark, self.locks, self.seen, self.own_open, at_ms)
 
 
-@value(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ReadyEntry:
     """
     One entry that is ready for cleaning, and whether it may be cleaned now.

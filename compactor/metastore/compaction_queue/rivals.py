@@ -12,6 +12,7 @@ Source: docs/metastore.md, *One compaction at a time*; Hive's CompactFunction, A
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
@@ -25,12 +26,11 @@ from compactor.metastore.db.sql import batches, entity_columns
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.partition_names import FoldedEntity, folded_entity
 from compactor.metastore.txn.snapshots import COMPACTION, REBALANCE_COMPACTION
-from compactor.metastore.values import value
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.planning.rivals import Rival, hindrance
 
 
-@value(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Neighbours:
     """
     The entries of one place, as one reading of the whole queue found them.

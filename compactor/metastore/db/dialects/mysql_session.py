@@ -1,22 +1,21 @@
 """
-Sessions of MySQL and MariaDB by PyMySQL: how they come about, what they write into statements, how they take rows apart.
+Sessions of MySQL and MariaDB by PyMySQL: how they come about, what they write into statements, when they are lost.
 
-Source: MySQL's protocol, *Text Resultset Row*; docs/metastore.md, "MySQL and MariaDB".
+Source: docs/metastore.md, "MySQL and MariaDB".
 """
 
 import socket
 import ssl
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import pymysql
-from pymysql.connections import Connection, MySQLResult
+from pymysql.connections import Connection
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
-Row = TypeVar("Row")
 _MARIADB: Final = "MariaDB"
 LOST: Final = frozenset(
     {1053, 1077, 1079, 1080, 1158, 1159, 1160, 1161, 1180, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
@@ -24,10 +23,6 @@ LOST: Final = frozenset(
 """
 1180: a Galera node was cut off while it committed, and the others may have the commit; or the server couldn't write it.
 """
-_HEADER: Final = 4
-"""Bytes before a packet: its length in three, and its number."""
-_NULL: Final = 251
-"""In the place of a value's length. One below it is a byte, one above it takes several."""
 
 
 def storable(value: str | None) -> str | None:
@@ -35,53 +30,6 @@ def storable(value: str | None) -> str | None:
     A text for people, for a column of the character set `latin1`, which is Windows' 1252: other characters become `?`.
     """
     return None if value is None else value.encode("cp1252", "replace").decode("cp1252")
-
-
-class Result(MySQLResult):  # type: ignore[misc]  # the driver has no types
-    """
-    Takes rows apart where they lie among what was received, in one loop, where the driver's calls for each packet and
-    value take several times as long: there are millions. The driver takes apart rows with a value longer than 250
-    bytes, and those that don't end with a column.
-    """
-
-    connection: "Session | None"
-    converters: list[tuple[str | None, Any]]
-
-    def _read_rowdata_packet(self) -> None:
-        rows: list[tuple[Any, ...]] = []
-        connection = self.connection
-        assert connection is not None
-        # `int` takes digits as bytes as well
-        self.converters = [(None if to is int else encoding, to) for encoding, to in self.converters]
-        while not self._check_packet_is_eof(packet := connection._read_packet()):  # noqa: SLF001 - as the driver's does
-            rows.append(self._read_row_from_packet(packet))
-            rows += connection.received(self._row)
-        self.connection = None
-        self.affected_rows = len(rows)
-        self.rows = tuple(rows)
-
-    def _row(self, data: bytes, position: int, end: int) -> tuple[Any, ...] | None:
-        """The row in this part of the data; None: the driver has to look at it."""
-        row: list[Any] = []
-        try:
-            for encoding, converter in self.converters:
-                size = data[position]
-                position += 1
-                if size == _NULL:
-                    row.append(None)
-                    continue
-                if size > _NULL:
-                    return None
-                value: Any = data[position : position + size]
-                position += size
-                if position > end:
-                    return None
-                if encoding is not None:
-                    value = value.decode(encoding)
-                row.append(value if converter is None else converter(value))
-        except (IndexError, ValueError, ArithmeticError, TypeError):  # the driver says what it thinks of it
-            return None
-        return tuple(row) if position == end else None
 
 
 def _tls(wanted: Mapping[str, Any]) -> ssl.SSLContext:
@@ -110,7 +58,6 @@ class Session(Connection):  # type: ignore[misc]  # the driver has no types
     """A connection that ends only transactions that there are, and notices a server that vanished."""
 
     _longest = sys.maxsize
-    _next_seq_id: int
 
     @property
     def is_mariadb(self) -> bool:
@@ -147,45 +94,6 @@ class Session(Connection):  # type: ignore[misc]  # the driver has no types
         """From now on an answer may take as long as a statement does, and a statement has fewer bytes than `longest`."""
         self._read_timeout = self._write_timeout = None
         self._longest = longest
-
-    def _read_query_result(self, unbuffered: bool = False) -> Any:
-        if unbuffered:
-            return super()._read_query_result(unbuffered)
-        self._result = None
-        result = Result(self)
-        result.read()
-        self._result = result
-        if result.server_status is not None:
-            self.server_status = result.server_status
-        return result.affected_rows
-
-    def received(self, taken: Callable[[bytes, int, int], Row | None]) -> list[Row]:
-        """
-        What can be taken from the packets that are here as a whole, in their order, up to one from which nothing can.
-
-        Args:
-            taken: of the packet that lies between two positions of the data; None: nothing, the packet stays.
-        """
-        found: list[Row] = []
-        try:
-            data = self._rfile.peek()
-        except OSError:
-            return found  # the driver says what it means when it reads
-        except BaseException:
-            self._force_close()  # in the middle of an answer
-            raise
-        start, number, size = 0, self._next_seq_id, len(data)
-        while (
-            start + _HEADER < size
-            and (end := start + _HEADER + int.from_bytes(data[start : start + 3], "little")) <= size
-            and data[start + 3] == number
-            and (one := taken(data, start + _HEADER, end)) is not None
-        ):
-            found.append(one)
-            start, number = end, (number + 1) % 256
-        self._read_bytes(start)
-        self._next_seq_id = number
-        return found
 
     def _execute_command(self, command: int, sql: Any) -> None:
         # The server would end the connection, and not always be heard to say why: it would look like a loss.
