@@ -17,7 +17,7 @@ import yaml
 
 from compactor.errors import SettingsError
 from compactor.metastore.db.dialects import DIALECTS
-from compactor.metastore.db.dialects.address import never_run, written
+from compactor.metastore.db.dialects.address import dialect_of, kept_apart, written
 from compactor.words import one_line
 
 FILES: Final = ("core-site.xml", "hive-site.xml", "metastore-site.xml", "hivemetastore-site.xml")
@@ -39,7 +39,6 @@ _LONGEST: Final = 1 << 16
 _TIME: Final = re.compile(r"(\d+)\s*([a-z]*)")
 _VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 _JDBC: Final = re.compile(r"jdbc:(?P<product>[a-z]+):(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
-_PRODUCTS: Final = {name: dialect for dialect in DIALECTS for name in dialect.jdbc}
 PASSWORD: Final = ("javax.jdo.option.ConnectionPassword",)
 _URL: Final = ("javax.jdo.option.ConnectionURL",)
 _USER: Final = ("javax.jdo.option.ConnectionUserName",)
@@ -372,11 +371,12 @@ def _hosts(quorum: str, found: Mapping[str, Property]) -> str:
 
 def _address(url: Property, user: Property | None, notes: list[str]) -> str:
     given = _JDBC.fullmatch(url.value)
-    dialect = _PRODUCTS.get(given["product"].lower()) if given is not None else None
-    if given is None or dialect is None:
-        served = " and ".join(one.name for one in DIALECTS if one.jdbc and not one.untested)
+    product = "" if given is None else given["product"].lower()
+    dialect = dialect_of(product)
+    if given is None or dialect is None or product not in dialect.jdbc:
+        served = " and ".join(one.name for one in DIALECTS if one.jdbc)
         raise SettingsError(
-            f"{url.source} is an address of {'none' if given is None else given['product']}: {served} are served"
+            f"{url.source} is an address of {product or 'none'}: {served} are served{kept_apart(product)}"
         )
     if (named := dialect.from_jdbc(given["rest"])) is None:
         raise SettingsError(
@@ -390,8 +390,6 @@ def _address(url: Property, user: Property | None, notes: list[str]) -> str:
         notes.append(
             f"options of {url.source} that mean nothing to this driver were left out: {', '.join(named.dropped)}"
         )
-    if dialect.untested:
-        notes.append(never_run(dialect))
     name = user.value if user is not None else named.user
     whom = f"{quote(name, safe='')}@" if name else ""
     server = named.servers

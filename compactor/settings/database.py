@@ -25,7 +25,6 @@ class DatabaseSettings(Section):
     connect_timeout_seconds: Seconds = 10
     idle_transaction_seconds: float = Field(default=30, ge=2, le=3600, allow_inf_nan=False)
     connections: int | None = Field(default=None, ge=16, le=4096)
-    untested_product: bool = False
 
     @model_validator(mode="after")
     def _one_password(self) -> Self:

@@ -15,7 +15,6 @@ from tests.metastore.databases import (  # noqa: F401 - fixtures among them
     HIVE_4,
     SERVERS_3,
     SHARED,
-    STAND_INS,
     client,
     kinds,
     mariadb,
@@ -33,14 +32,14 @@ from tests.needs import missing
 refuse_subqueries()
 
 
-@pytest.fixture(params=kinds((*EVERY, *STAND_INS)))
+@pytest.fixture(params=kinds(EVERY))
 def database(request, tmp_path):
     """Each kind of metastore in turn."""
     with metastore(request.param, request, tmp_path) as found:
         yield found
 
 
-@pytest.fixture(params=kinds((*HIVE_4, *STAND_INS)))
+@pytest.fixture(params=kinds(HIVE_4))
 def database_4(request, tmp_path):
     """Each kind of metastore of Hive 4."""
     with metastore(request.param, request, tmp_path) as found:

@@ -17,10 +17,10 @@ from compactor.metastore.db.database import Database
 from tests.hive.java import UnavailableError as NoJavaError
 from tests.hive.party import Party
 from tests.metastore.actor import Hive
+from tests.metastore.embedded import create_hive_3
 from tests.metastore.mysql_server import mysql_server
 from tests.metastore.real import RealHive
 from tests.metastore.servers import UnavailableError, postgres_server, schema_statements
-from tests.metastore.untested import Judge, create_hive_3, stand_in
 from tests.needs import missing
 
 EVERY = ("sqlite", "sqlite-3", "postgres-4", "postgres-3", "mariadb-4.3", "mariadb-3")
@@ -29,8 +29,6 @@ LIVED_ON = ("sqlite", "postgres-4", "postgres-3", "mariadb-4")
 """Those on which the roles live their lives."""
 EMBEDDED = ("sqlite", "sqlite-3")
 """Without a server, so quick; with the tables of Hive 4 and of Hive 3.1."""
-STAND_INS = ("oracle", "sqlserver")
-"""SQLite that is told what an untested product would be, each statement of which is judged."""
 SHARED = ("postgres-4.3", "postgres-3", "mariadb-4", "mariadb-3")
 SERVERS_3 = ("postgres-3", "mariadb-3")
 SCHEMAS = {"4": "4.0.0", "4.3": "4.3.0", "3": "3.1.0"}
@@ -43,7 +41,6 @@ MARKS = {
     "mysql5": [pytest.mark.mariadb],
     "galera": [pytest.mark.mariadb],
 }
-MARKS |= {product: [pytest.mark.long] for product in STAND_INS}
 
 
 @pytest.fixture(scope="session")
@@ -110,15 +107,6 @@ def metastore(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iter
         (tmp_path / "metastore.db").write_bytes(_empty(kind))
         with Database(f"sqlite:///{tmp_path}/metastore.db") as database:
             yield database
-        return
-    if kind in STAND_INS:
-        judge = Judge(kind, "4.0.0")
-        database = Database(f"sqlite:///{tmp_path}/metastore.db", create=True)
-        database.dialect = stand_in(kind)
-        with database:
-            judge.listen(database)
-            yield database
-        assert judge.wrong == {}
         return
     version = require_schema(kind)
     server = server_for(request, kind)

@@ -62,9 +62,8 @@ class Translation:
                 f"metastore database {self._name}: the connection was lost in the transaction"
             ) from error
         except ModuleNotFoundError as error:
-            remedy = f": pip install 'compactor[{self._dialect.extra}]'" if self._dialect.extra else ""
             raise SettingsError(
-                f"database.url: the driver for {self._url.get_backend_name()} isn't installed ({error.name}){remedy}"
+                f"database.url: the driver for {self._url.get_backend_name()} isn't installed ({error.name})"
             ) from error
 
     def _translate(self, error: DBAPIError, *, committing: bool) -> CompactorError:

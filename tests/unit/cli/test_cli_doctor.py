@@ -74,11 +74,10 @@ def test_without_the_database_nothing_else_is_tried(shop):
 
 def test_a_driver_that_isnt_installed(shop, monkeypatch):
     """The remedy is the finding's own, not the user's rights."""
-    monkeypatch.setenv("COMPACTOR_DATABASE__UNTESTED_PRODUCT", "true")
-    monkeypatch.setenv("COMPACTOR_DATABASE__URL", "oracle://db/X")
-    monkeypatch.setitem(sys.modules, "oracledb", None)
+    monkeypatch.setenv("COMPACTOR_DATABASE__URL", "postgresql://db/x")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
     standing, said, remedy = found(shop)[0]["database"]
-    assert (standing, "pip install 'compactor[oracle]'" in said) == ("failed", True)
+    assert (standing, "the driver for postgresql isn't installed (psycopg)" in said) == ("failed", True)
     assert remedy.startswith("as it says")
 
 

@@ -40,11 +40,6 @@ WRONG = [
         "jdbc:mysql://h:1,i/m",
         "is a JDBC address of several servers; MySQL's driver takes one: write mysql://USER@HOST/m",
     ),
-    ("jdbc:oracle:thin:@h:1521/x", "is a JDBC address; write oracle://USER@h:1521/x, the password"),
-    ("jdbc:oracle:thin:@h:1521:x", "is a JDBC address; write oracle://compactor@host:1521/SERVICE?schema=HIVE, the"),
-    ("jdbc:sqlserver://h:1433;databaseName=x", "is a JDBC address; write mssql://USER@h:1433/x, the"),
-    ("jdbc:sqlserver://h\\i;databaseName=x", "is a JDBC address; write mssql://compactor@host:1433/metastore, the"),
-    ("mssql+pymssql://h/x", "the driver pymssql isn't used here; write mssql://"),
     ("jdbc:derby:;databaseName=metastore_db;create=true", "is a JDBC address of derby, which isn't supported"),
     ("jdbc:sqlite:/var/m.db", "is a JDBC address; write sqlite:////var/m.db"),
     ("mysql://address=(host=h)(port=1)(user=u)/x", "is not a database address such as postgresql://"),
@@ -77,19 +72,34 @@ def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
         load_settings(file, {"COMPACTOR_DATABASE__URL": "db2://h/x"}, wrong_setting)
 
 
-@pytest.mark.parametrize(("url", "name"), [("oracle://h/x", "Oracle"), ("sqlserver://h/x", "SQL Server")])
-def test_a_product_on_which_it_was_never_run_is_refused_unless_told(tmp_path, url, name):
-    """One line says so, and names the setting that tries it all the same."""
-    file = tmp_path / "c.yaml"
-    file.write_text(f"database: {{url: '{url}'}}")
-    with pytest.raises(SettingsError) as caught:
-        load_settings(file, {}, wrong_setting)
-    assert str(caught.value) == (
-        f"{file}: database.url: compactor was never run on {name}; "
-        "database.untested_product: true tries it all the same (docs/metastore.md)"
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("oracle://h/x", "Oracle"),
+        ("mssql+pyodbc://h/x", "SQL Server"),
+        ("sqlserver://h/x", "SQL Server"),
+        ("jdbc:oracle:thin:u/geheim@h:1521/x", "Oracle"),
+        ("jdbc:sqlserver://u:geheim@h;databaseName=db", "SQL Server"),
+    ],
+)
+def test_a_product_whose_dialect_is_kept_apart_is_refused(url, name):
+    """One line says so, and where the dialect is; without a password."""
+    said = mistake(url)
+    assert said is not None
+    assert "isn't supported; PostgreSQL, MySQL and SQLite are: postgresql://" in said
+    assert said.endswith(
+        f"; {name}'s dialect, never run on a server, is a package apart: deploy/dialects in the sources"
     )
-    settings = load_settings(file, {"COMPACTOR_DATABASE__UNTESTED_PRODUCT": "true"}, wrong_setting)
-    assert settings.database.url == url
+    assert "geheim" not in said
+
+
+def test_a_dialect_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
+    """An entry point of another package whose code isn't there is a mistake in the settings, and no traceback."""
+    (tmp_path / "other-1.dist-info").mkdir()
+    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text("[compactor.dialects]\ndb2 = absent.db2:Db2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingsError, match=r"^database\.url: the dialect absent\.db2:Db2 can't be loaded: No module"):
+        mistake("db2://h/x")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +157,6 @@ def test_a_password_is_never_repeated():
         "postgresql://u:geheim@h:x/db",
         "jdbc:postgresql://u:geheim@h/db",
         "jdbc:postgresql://u:ge/geheim@h/db",
-        "jdbc:oracle:thin:u/geheim@x@h/db",
-        "jdbc:sqlserver://u:geheim@h;databaseName=db",
         "my:sql://u:geheim@h/x",
     ):
         assert "geheim" not in (mistake(url) or "geheim")
@@ -185,34 +193,35 @@ JDBC = {
     "mysql://{user}:{raw}@[h1,h2]/{database}": None,
     "mysql://{user}:{raw}@h1,{user}:{raw}@h2/{database}": None,
     "mysql://h:1,{user}:{raw}@h2/{database}": None,
-    "oracle:thin:{user}/{raw}@{host}/{database}": "oracle://{user}@{host}/{database}",
-    "oracle:thin:{user}/{raw}@//{host}/{database}?a=b": "oracle://{user}@{host}/{database}",
-    "oracle:thin:{user}/{raw}@{host}:1:{database}": None,
-    "sqlserver://{host};databaseName={database};user={user};password={braced}": "mssql://{user}@{host}/{database}",
-    "sqlserver://{host};user={user};password={braced};databaseName={database}": "mssql://{user}@{host}/{database}",
 }
 """Addresses of Java drivers, and ours that mean the same; None where none does."""
-parts = ("@", "/", "?", "=", "&", ":", ";", ",", "(", ")", "[", "]", "{", "}", "#", "%", "1", "h", "a=", "database=")
+_PARTS = ("@", "/", "?", "=", "&", ":", ";", ",", "(", ")", "[", "]", "{", "}", "#", "%", "1", "h", "a=", "database=")
+PIECES = {
+    "user": st.sampled_from(["hive", "h.i-v_e"]),
+    "password": st.lists(st.sampled_from((*_PARTS, "\n", "Zecret")), max_size=12).map("".join),
+    "host": st.sampled_from(["h", "h.example.org:5432", "[::1]:1"]),
+    "database": st.sampled_from(["meta", "m_1"]),
+}
+"""Of a Java driver's address."""
 
 
-@given(
-    form=st.sampled_from(list(JDBC)),
-    user=st.sampled_from(["hive", "h.i-v_e"]),
-    password=st.lists(st.sampled_from((*parts, "\n", "Zecret")), max_size=12).map("".join),
-    host=st.sampled_from(["h", "h.example.org:5432", "[::1]:1"]),
-    database=st.sampled_from(["meta", "m_1"]),
-)
+@given(form=st.sampled_from(list(JDBC)), **PIECES)
 @example(next(iter(JDBC)), "hive", "p@ss/w?rd;Zecret", "h", "meta")
 @example(next(iter(JDBC)), "hive", "Zecret@@#/?x", "h", "meta")
 @example(next(iter(JDBC)), "hive", "5/Zecret?x=y", "h", "meta")
 @example(next(iter(JDBC)), "hive", "p@Zecret/x?a=b", "h", "meta")
 def test_a_java_drivers_address_is_read_as_it_was_meant_or_refused(form, user, password, host, database):
     """Whatever the password, no part of it passes for another part of the address, is written or told."""
+    require_read_as_meant(form, JDBC[form], user=user, password=password, host=host, database=database)
+
+
+def require_read_as_meant(form, ours, *, user, password, host, database):
+    """A Java driver's address of this form is read as the one in our form, or refused, and the password never told."""
     braced = "{" + password.replace("}", "}}") + "}" if set(password) & set(";{}") else password
     given_ = {"user": user, "raw": password, "quoted": quote(password, safe="@/?:;,()[]="), "braced": braced}
     url = "jdbc:" + form.format(**given_, host=host, database=database)
     assert "Zecret" not in (mistake(url) or "Zecret")
-    meant = JDBC[form] and JDBC[form].format(user=user, host=host, listed=quote(host, safe=":"), database=database)
+    meant = ours and ours.format(user=user, host=host, listed=quote(host, safe=":"), database=database)
     try:
         found = settings_of({"javax.jdo.option.ConnectionURL": Property("u", url, "f")}, None)
         read, told = found.taken[0].value, as_yaml(found.taken, found.notes)

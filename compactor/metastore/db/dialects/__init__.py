@@ -7,12 +7,10 @@ database inside a process.
 
 from compactor.metastore.db.dialects.base import Dialect, Failure
 from compactor.metastore.db.dialects.mysql import MySQL
-from compactor.metastore.db.dialects.oracle import Oracle
 from compactor.metastore.db.dialects.postgresql import PostgreSQL
 from compactor.metastore.db.dialects.sqlite import SQLite
-from compactor.metastore.db.dialects.sqlserver import SQLServer
 
 __all__ = ["DIALECTS", "Dialect", "Failure"]
 
-DIALECTS: tuple[type[Dialect], ...] = (PostgreSQL, MySQL, SQLite, Oracle, SQLServer)
-"""The registry."""
+DIALECTS: tuple[type[Dialect], ...] = (PostgreSQL, MySQL, SQLite)
+"""The registry; `address.dialect_of` also knows those of other packages."""

@@ -2,11 +2,14 @@
 Finds the dialect of a database address, and the mistakes that make an address useless.
 
 `mistake` examines only the text of an address. Operators paste `javax.jdo.option.ConnectionURL` of their hive-site.xml,
-so a JDBC address is answered with its equivalent. Source: docs/metastore.md; SQLAlchemy's form of an address.
+so a JDBC address is answered with its equivalent. Other packages bring dialects by entry points. Source:
+docs/metastore.md; SQLAlchemy's form of an address.
 """
 
 import re
 from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 from sqlalchemy import URL, make_url
@@ -17,16 +20,43 @@ from compactor.metastore.db.dialects import DIALECTS, Dialect
 from compactor.settings import Settings
 
 _BY_SCHEME = {scheme: dialect for dialect in DIALECTS for scheme in dialect.schemes}
-_TESTED = [dialect for dialect in DIALECTS if not dialect.untested]
-_EXAMPLES = " or ".join(dialect.example for dialect in _TESTED)
-_NAMES = [dialect.name for dialect in _TESTED]
+_EXAMPLES = " or ".join(dialect.example for dialect in DIALECTS)
+_NAMES = [dialect.name for dialect in DIALECTS]
 _SUPPORTED = f"{', '.join(_NAMES[:-1])} and {_NAMES[-1]} are: {_EXAMPLES}"
+_ENTRY_POINTS: Final = "compactor.dialects"
+"""The group by which other packages bring dialects, each under every scheme, and every name in JDBC, of its product."""
+_APART: Final = {"oracle": "Oracle", "mssql": "SQL Server", "sqlserver": "SQL Server"}
 _NO_ADDRESS = f"is not a database address such as {_EXAMPLES}"
 _FORM = re.compile(
     r"^(?P<scheme>[\w.+-]+)://(?:[^:/@]*(?::[^@]*)?@)?(?P<host>\[[^\]]*\]|[^/:?]*)(?::(?P<port>[^/?]*))?(?P<path>/[^?]*)?(?:\?(?P<query>.*))?$",
     re.DOTALL,
 )
 _HOSTS = re.compile(r"[\w.,%-]*|\[[\w:.%]*\]")
+
+
+def dialect_of(scheme: str) -> type[Dialect] | None:
+    """
+    The dialect of a scheme, or of a product's name in JDBC's addresses, in lower case; None: no package has one.
+
+    Raises:
+        SettingsError: another package's dialect can't be loaded.
+    """
+    if scheme in _BY_SCHEME:
+        return _BY_SCHEME[scheme]
+    for point in entry_points(group=_ENTRY_POINTS, name=scheme):
+        try:
+            dialect: type[Dialect] = point.load()
+        except Exception as error:
+            raise SettingsError(f"database.url: the dialect {point.value} can't be loaded: {error}") from error
+        return dialect
+    return None
+
+
+def kept_apart(scheme: str) -> str:
+    """Where to find the dialect of a scheme, or of a product's name in JDBC, that isn't installed; empty: nowhere."""
+    if scheme not in _APART:
+        return ""
+    return f"; {_APART[scheme]}'s dialect, never run on a server, is a package apart: deploy/dialects in the sources"
 
 
 def parse(url: str, password: str | None = None) -> tuple[URL, Dialect]:
@@ -42,7 +72,9 @@ def parse(url: str, password: str | None = None) -> tuple[URL, Dialect]:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise SettingsError(f"database.url: {_NO_ADDRESS}") from error
-    dialect = _BY_SCHEME[parsed.get_backend_name().lower()]()
+    found = dialect_of(parsed.get_backend_name().lower())
+    assert found is not None  # else it would be a mistake
+    dialect = found()
     parsed = parsed.set(drivername=f"{dialect.schemes[0]}+{dialect.driver}")
     return parsed if password is None else parsed.set(password=password), dialect
 
@@ -70,18 +102,11 @@ def written(
     return f"{dialect.schemes[0]}://{whom}{'' if several else servers}/{database}{'?' if query else ''}{query}"
 
 
-def never_run(dialect: type[Dialect] | Dialect) -> str:
-    """What to know of a product that is `untested`, in words that follow a key's name."""
-    return f"compactor was never run on {dialect.name}; database.untested_product: true tries it all the same (docs/metastore.md)"
-
-
 def wrong_setting(settings: Settings) -> tuple[str, str] | None:
     """The key that the database's product doesn't take as it is, and why; None when the database can be opened."""
     if (wrong := mistake(settings.database.url)) is not None:
         return "database.url", wrong
     _, dialect = parse(settings.database.url)
-    if dialect.untested and not settings.database.untested_product:
-        return "database.url", never_run(dialect)
     if dialect.embedded and settings.database.passwords:
         return "database", f"{dialect.name} takes no password; remove it"
     return None
@@ -99,9 +124,9 @@ def mistake(url: str) -> str | None:
     if found is None:
         return _NO_ADDRESS
     scheme, _, driver = found["scheme"].lower().partition("+")
-    dialect = _BY_SCHEME.get(scheme)
+    dialect = dialect_of(scheme)
     if dialect is None:
-        return f"{scheme} isn't supported; {_SUPPORTED}"
+        return f"{scheme} isn't supported; {_SUPPORTED}{kept_apart(scheme)}"
     if driver and driver != dialect.driver:
         return f"the driver {driver} isn't used here; write {dialect.schemes[0]}://… without it"
     if dialect.embedded:
@@ -148,9 +173,10 @@ def _jdbc(address: str) -> str:
     Options of the Java driver mean nothing here, and a password isn't repeated.
     """
     scheme = address.partition(":")[0].lower()
-    dialect = _BY_SCHEME.get(scheme)
+    dialect = dialect_of(scheme)
     if dialect is None:
-        return f"is a JDBC address of {scheme or 'nothing'}, which isn't supported; {_SUPPORTED}"
+        known = f"{_SUPPORTED}{kept_apart(scheme)}"
+        return f"is a JDBC address of {scheme or 'nothing'}, which isn't supported; {known}"
     scheme, rest = dialect.schemes[0], address.partition(":")[2]
     if dialect.embedded:
         return f"is a JDBC address; write {scheme}:///{rest.partition('?')[0]}"

@@ -92,8 +92,6 @@ class Dialect(ABC):
     """Schemes of its addresses; the first is SQLAlchemy's."""
     driver: ClassVar[str]
     """SQLAlchemy's name of the driver."""
-    extra: ClassVar[str] = ""
-    """The extra of the package that installs the driver; empty: it is always installed."""
     jdbc: ClassVar[tuple[str, ...]] = ()
     """The product's names in JDBC's addresses."""
     example: ClassVar[str]
@@ -102,8 +100,6 @@ class Dialect(ABC):
     """Whether an address may name several, as options `host`, of which that one is used that takes writes."""
     embedded: ClassVar[bool] = False
     """Whether the database is a file that belongs to one process, without users and passwords."""
-    untested: ClassVar[bool] = False
-    """Whether its statements never ran on a server of the product; `database.untested_product` admits it."""
     grants_script: ClassVar[str] = ""
     """The script that gives the database's user its rights; none where every user has all."""
     column_types: ClassVar[Mapping[type[TypeEngine[Any]], TypeEngine[Any]]] = {}

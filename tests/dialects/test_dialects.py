@@ -3,8 +3,6 @@
 import contextlib
 import socket
 import sys
-import tomllib
-from pathlib import Path
 from types import SimpleNamespace
 
 import oracledb
@@ -16,11 +14,10 @@ from sqlalchemy.exc import DBAPIError
 from compactor.errors import SettingsError, UnreachableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects import Failure
-from compactor.metastore.db.dialects.address import parse
-from compactor.metastore.db.dialects.oracle import Oracle
-from compactor.metastore.db.dialects.sqlserver import SQLServer
-
-ROOT = Path(__file__).parents[2]
+from compactor.metastore.db.dialects.address import dialect_of, parse
+from compactor_dialects.oracle import Oracle
+from compactor_dialects.sqlserver import SQLServer
+from tests.dialects.conftest import PROJECT
 
 ORACLE = [
     ("ORA-00060", Failure.CONFLICT),  # deadlock
@@ -163,16 +160,21 @@ def test_oracles_real_driver_at_a_closed_port():
     assert "geheim" not in said
 
 
-@pytest.mark.parametrize(
-    ("scheme", "module", "extra"), [("oracle", "oracledb", "oracle"), ("mssql", "pyodbc", "sqlserver")]
-)
-def test_a_missing_driver_is_named_with_the_extra_that_installs_it(monkeypatch, scheme, module, extra):
-    """The extra is one of the package's, and installs that driver."""
+@pytest.mark.parametrize(("scheme", "module"), [("oracle", "oracledb"), ("mssql", "pyodbc")])
+def test_a_missing_driver_is_named(monkeypatch, scheme, module):
+    """One of the package's extras installs it."""
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(SettingsError, match=f"isn't installed .{module}.: pip install 'compactor.{extra}.'$"):
+    with pytest.raises(SettingsError, match=f"the driver for {scheme} isn't installed .{module}.$"):
         Database(f"{scheme}://c@127.0.0.1/hive").connect()
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert [one.partition(">=")[0] for one in extras[extra]] == [module]
+    assert module in {
+        wanted.partition(">=")[0] for extra in PROJECT["optional-dependencies"].values() for wanted in extra
+    }
+
+
+def test_every_dialect_of_the_package_is_found_by_all_of_its_names():
+    """Schemes of addresses, and names in JDBC's."""
+    names = {name: dialect for dialect in (Oracle, SQLServer) for name in (*dialect.schemes, *dialect.jdbc)}
+    assert {name: dialect_of(name) for name in PROJECT["entry-points"]["compactor.dialects"]} == names
 
 
 def test_the_schema_is_set_before_sqlalchemy_asks_for_it(monkeypatch):

@@ -2,14 +2,13 @@
 The statements of a product of which no server can be had: written by the whole project, run on another product, judged
 by a parser.
 
-A `StandIn` is a dialect that runs on SQLite and writes what the untested product's dialect would: its
-types, lists and texts. A `Judge` listens to the engine, compiles each statement for the untested product, and says
+A `StandIn` is a dialect that runs on SQLite and writes what the product's dialect would: its
+types, lists and texts. A `Judge` listens to the engine, compiles each statement for the product, and says
 what its server would refuse, as far as a parser and the columns of Hive's own scripts tell.
 """
 
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,42 +19,23 @@ from sqlalchemy.schema import DDLElement
 from sqlalchemy.sql.elements import TextClause
 from sqlglot import exp
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.dialects import Dialect
-from compactor.metastore.db.dialects.oracle import Oracle
 from compactor.metastore.db.dialects.sqlite import SQLite
-from compactor.metastore.db.dialects.sqlserver import SQLServer
 from compactor.metastore.db.own_tables import OWN_TABLES
-from compactor.metastore.db.schema import _build
 from compactor.metastore.db.sql import BATCH
+from compactor_dialects.oracle import Oracle
+from compactor_dialects.sqlserver import SQLServer
+from tests.metastore.embedded import columns
 
 _DAEMON = Path(__file__).resolve().parents[2] / "compactor"
 _DEMO = "/compactor/demo/"
-COLUMNS = Path(__file__).resolve().parents[1] / "fixtures" / "metastore_columns.txt"
 PRODUCTS: dict[str, type[Dialect]] = {"oracle": Oracle, "sqlserver": SQLServer}
 PARSERS = {"oracle": "oracle", "sqlserver": "tsql"}
 _BINARY = "Latin1_General_100_BIN2"
 _PARAMETERS = 2100
 _EQUALS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In)
 _TRUTHS = (*_EQUALS, exp.And, exp.Or, exp.Not, exp.Exists, exp.Like, exp.Is, exp.Between)
-
-
-@cache
-def columns(product: str, version: str) -> Mapping[str, Mapping[str, str]]:
-    """Type of each column of each table, by upper-case names, as Hive's script for the product makes them."""
-    found: dict[str, dict[str, str]] = {}
-    table: dict[str, str] = {}
-    for line in COLUMNS.read_text().splitlines():
-        if not line.startswith(" "):
-            whose, generation, name = line.split()
-            table = {}
-            if (whose, generation) == (product, version):
-                found[name] = table
-        else:
-            column, _, kind = line.strip().partition(" ")
-            table[column] = kind
-    return found
 
 
 class _Clock(ColumnElement):
@@ -88,22 +68,6 @@ def stand_in(product: str) -> Dialect:
             event.listen(engine, "connect", _teach)
 
     return StandIn()
-
-
-def create_hive_3(path: Path) -> None:
-    """An SQLite database with the tables of Hive 3.1, and the rows that Hive's script seeds."""
-    found = columns("oracle", "3.1.0")
-    names = {name: name for name in found}
-    wanted = {name: set(found[name]) for name in found}
-    schema = _build(SQLite(), LayoutVersion.HIVE_3, "3.1.0", names, wanted)
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        schema.metadata.create_all(connection)
-        connection.execute(schema.metadata.tables["VERSION"].insert().values(ver_id=1, schema_version="3.1.0"))
-        connection.execute(schema.ctlgs.insert().values(ctlg_id=1, name="hive", location_uri="TBD"))
-        for counter in (schema.next_txn_id, schema.next_lock_id, schema.next_compaction_queue_id):
-            connection.execute(counter.insert().values({counter.columns.keys()[0]: 1}))
-    engine.dispose()
 
 
 def _teach(connection, _record):

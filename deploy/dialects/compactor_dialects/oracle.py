@@ -2,7 +2,7 @@
 Oracle Database by python-oracledb, thin: no client library is needed. Never run on a server.
 
 The database can't end a session for being silent inside a transaction, nor bound how long an UPDATE or DELETE waits for
-a row. Source: docs/metastore.md, "Oracle and SQL Server"; Hive's DatabaseProduct; Oracle's SQL Language Reference and
+a row. Source: deploy/dialects/README.md; Hive's DatabaseProduct; Oracle's SQL Language Reference and
 Database Error Messages; python-oracledb's manual.
 """
 
@@ -107,10 +107,8 @@ class Oracle(Dialect):
     schemes = ("oracle",)
     jdbc = ("oracle",)
     driver = "oracledb"
-    extra = "oracle"
     example = "oracle://compactor@host:1521/SERVICE?schema=HIVE"
-    untested = True
-    grants_script = "deploy/sql/grants-oracle.sql"
+    grants_script = "deploy/dialects/sql/grants-oracle.sql"
     column_types: ClassVar = {Remark: _StorableRemark(128)}
 
     @classmethod

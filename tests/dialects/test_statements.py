@@ -19,18 +19,20 @@ from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.compaction_queue.claims import _listed
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.dialects import sqlserver as sqlserver_module
 from compactor.metastore.db.own_tables import OWN_TABLES
 from compactor.metastore.db.schema import _build, _generation, _missing
 from compactor.metastore.db.tables import CATALOG, TRANSACTIONS
 from compactor.metastore.owned_lists import OwnedLists, parameters_in
 from compactor.roles.housekeeper.recovery import Recovery
-from tests.metastore.untested import PARSERS, PRODUCTS, Judge, columns, create_hive_3, engine_of, stand_in
+from compactor_dialects import oracle, sqlserver
+from tests.dialects.judge import PARSERS, PRODUCTS, Judge, engine_of, stand_in
+from tests.metastore.embedded import columns, create_hive_3
 from tests.model.test_roles_life import EVERYTHING, Life
 from tests.unit.roles.world import World
 
 VERSIONS = {"3.1.0": LayoutVersion.HIVE_3, "4.0.0": LayoutVersion.HIVE_4}
-SCRIPTS = Path(__file__).resolve().parents[2] / "deploy" / "sql"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+SCRIPTS = DEPLOY / "dialects" / "sql"
 EVERY_PRODUCT = pytest.mark.parametrize("product", PRODUCTS)
 
 
@@ -57,6 +59,7 @@ def life_of(path: Path, product: str, version: str) -> Judge:
     return judge
 
 
+@pytest.mark.long
 @EVERY_PRODUCT
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_statement_of_a_life_is_refused(tmp_path, product, version):
@@ -120,14 +123,14 @@ def test_our_own_tables_are_those_of_the_script(product):
 def test_the_scripts_are_read_and_give_the_same_rights_as_the_others(product):
     """The product's grants are the list of the script that runs on real servers."""
 
-    def rights(name):
-        text = (SCRIPTS / name).read_text()
+    def rights(file):
+        text = file.read_text()
         return re.findall(r"SELECT '(\w+)'(?: AS relation)?, '([A-Z, ]+)'(?: AS rights)?, (?:CAST\()?(NULL|\d)", text)
 
-    name = f"grants-{product}.sql"
-    assert rights(name) == rights("grants-mysql.sql") != []
+    script = SCRIPTS / f"grants-{product}.sql"
+    assert rights(script) == rights(DEPLOY / "sql" / "grants-mysql.sql") != []
     client = re.compile(r"^(?:--|SET PAGESIZE|SET NOCOUNT|EXIT).*$", re.MULTILINE)  # words of sqlplus and sqlcmd
-    read = sqlglot.parse(client.sub("", (SCRIPTS / name).read_text()), dialect=PARSERS[product])
+    read = sqlglot.parse(client.sub("", script.read_text()), dialect=PARSERS[product])
     assert [type(one) for one in read if one is not None] == [exp.Select] * 5
 
 
@@ -249,10 +252,10 @@ def test_a_database_without_row_versions_is_refused(row, refused):
     """Under plain locking a statement that reads may miss rows; one line says what to switch on."""
     cursor = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchone=lambda: row))
     if not refused:
-        sqlserver_module._require_row_versions(cursor)
+        sqlserver._require_row_versions(cursor)
         return
     with pytest.raises(SettingsError, match=r"^database\.url: .*READ_COMMITTED_SNAPSHOT ON$"):
-        sqlserver_module._require_row_versions(cursor)
+        sqlserver._require_row_versions(cursor)
 
 
 def test_a_command_that_reads_sends_no_other_statement():
@@ -283,7 +286,7 @@ def test_rights_on_oracle_are_those_granted_to_the_user_its_roles_or_all():
         ("DBS", "DELETE"),
     ]
     assert lacking(None, [("*", "SELECT ANY TABLE"), ("TXNS", "DELETE")]) == [("DBS", "DELETE")]
-    for statement in (_oracle()._IS_OWNER, _oracle()._GRANTED):
+    for statement in (oracle._IS_OWNER, oracle._GRANTED):
         assert isinstance(sqlglot.parse_one(statement, dialect="oracle"), exp.Query)
 
 
@@ -300,12 +303,6 @@ def test_rights_on_sql_server_are_asked_of_the_server():
     wanted = [(tables.txns, "SELECT"), (tables.dbs, "SELECT")]
     assert PRODUCTS["sqlserver"]().lacking(Server("sqlserver"), wanted) == [wanted[1]]
     assert "has_perms_by_name(?, ?, ?)" in asked[0]
-
-
-def _oracle():
-    from compactor.metastore.db.dialects import oracle
-
-    return oracle
 
 
 def test_the_judge_sees_what_it_is_for():

@@ -2,8 +2,8 @@
 SQL Server by pyodbc and Microsoft's ODBC driver. Never run on a server.
 
 The database must have READ_COMMITTED_SNAPSHOT: without it a statement that reads while others write may miss rows, or
-see them twice. The server can't end a session for being silent inside a transaction. Source: docs/metastore.md, "Oracle
-and SQL Server"; Hive's DatabaseProduct; Transact-SQL's reference and list of errors.
+see them twice. The server can't end a session for being silent inside a transaction. Source: deploy/dialects/README.md;
+Hive's DatabaseProduct; Transact-SQL's reference and list of errors.
 """
 
 import contextlib
@@ -173,10 +173,8 @@ class SQLServer(Dialect):
     schemes = ("mssql", "sqlserver")
     jdbc = ("sqlserver",)
     driver = "pyodbc"
-    extra = "sqlserver"
     example = "mssql://compactor@host:1433/metastore"
-    untested = True
-    grants_script = "deploy/sql/grants-sqlserver.sql"
+    grants_script = "deploy/dialects/sql/grants-sqlserver.sql"
     column_types: ClassVar = {
         CataloguedName: _ExactCataloguedName(767),
         CataloguedPlace: _ExactCataloguedName(4000),

@@ -1,13 +1,13 @@
 -- The least rights that the daemon needs on a Hive metastore in SQL Server (schema 3.1 or 4.x).
 --
 -- NOT RUN: no server of this product was at hand. A parser read the statements, and their list is that of the other
--- products (tests/metastore/test_untested_products.py). Read what the first client prints before the second executes it.
+-- products (tests/dialects/test_statements.py). Read what the first client prints before the second executes it.
 --
 -- This script reads which of Hive's tables there are, and prints the statements. Run it as a user who may grant rights,
 -- once, and again after an upgrade of Hive or of the daemon; the user exists in the database (CREATE USER compactor FOR
 -- LOGIN compactor), and its default schema is that of Hive's tables:
 --
---   sqlcmd -S DB -d metastore -h -1 -W -v account=compactor -i deploy/sql/grants-sqlserver.sql > grants.sql
+--   sqlcmd -S DB -d metastore -h -1 -W -v account=compactor -i deploy/dialects/sql/grants-sqlserver.sql > grants.sql
 --   sqlcmd -S DB -d metastore -i grants.sql
 --
 -- The daemon refuses a database that doesn't read by row versions. It is switched on, while nobody is connected, by

@@ -1,12 +1,12 @@
 -- The least rights that the daemon needs on a Hive metastore in Oracle Database (schema 3.1 or 4.x).
 --
 -- NOT RUN: no server of this product was at hand. A parser read the statements, and their list is that of the other
--- products (tests/metastore/test_untested_products.py). Read what the first client prints before the second executes it.
+-- products (tests/dialects/test_statements.py). Read what the first client prints before the second executes it.
 --
 -- This script reads which of Hive's tables there are, and prints the statements. Run it as the owner of Hive's tables,
 -- once, and again after an upgrade of Hive or of the daemon; the account exists and may CREATE SESSION:
 --
---   sqlplus -S hive@//DB:1521/SERVICE @deploy/sql/grants-oracle.sql COMPACTOR > grants.sql
+--   sqlplus -S hive@//DB:1521/SERVICE @deploy/dialects/sql/grants-oracle.sql COMPACTOR > grants.sql
 --   sqlplus hive@//DB:1521/SERVICE @grants.sql
 --
 -- The daemon's address then names the owner's schema: oracle://compactor@DB:1521/SERVICE?schema=HIVE
