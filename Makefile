@@ -16,7 +16,7 @@ help: ## list the targets
 
 demo: ## set up, build a small warehouse, run the daemon on it, show before and after
 	@$(SETUP) run
-	@$(BIN)/compactor demo $(ARGS)
+	@$(BIN)/python -m tests.demo $(ARGS)
 
 test: ## set up, run the tests (ARGS="-k name" to choose)
 	@$(SETUP) test

@@ -13,12 +13,12 @@ from sqlalchemy import update
 
 from benchmarks import harness, tables
 from benchmarks.lab import Lab
-from compactor.demo.tables import DemoTable
 from compactor.settings.stores import Hdfs
 from compactor.storage.location import join
 from compactor.storage.registry import StorageOptions, configure, storage_for
 from tests.cluster.hadoop.servers import HadoopServer
 from tests.cluster.mirror import put
+from tests.demo.tables import DemoTable
 
 BYTES = 2 << 30
 ROUNDS = 3

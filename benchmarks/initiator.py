@@ -10,15 +10,15 @@ from pathlib import Path
 from sqlalchemy import insert, select
 
 from benchmarks import harness
-from compactor.demo import files
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.tables import DemoTable
-from compactor.demo.warehouse import Warehouse
 from compactor.log import configure
 from compactor.metastore.db.database import Database
 from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.services import Services
 from compactor.settings import Settings
+from tests.demo import files
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.tables import DemoTable
+from tests.demo.warehouse import Warehouse
 from tests.metastore.servers import postgres_server
 
 PARTITIONS = 20_000

@@ -17,10 +17,6 @@ from pyarrow import orc
 from benchmarks import tables
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import delete_delta_name, delta_name
-from compactor.demo import files
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.tables import DemoTable
-from compactor.demo.warehouse import Warehouse
 from compactor.log import configure
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
@@ -29,6 +25,10 @@ from compactor.roles.worker.worker import STARTING, Worker
 from compactor.settings import Settings
 from compactor.settings.stores import Hdfs
 from compactor.settings.work import WarehouseSettings as Roots
+from tests.demo import files
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.tables import DemoTable
+from tests.demo.warehouse import Warehouse
 
 DATABASE = "bench"
 Writer = Callable[[Path, int], None]

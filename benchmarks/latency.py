@@ -16,14 +16,14 @@ from pyspark import SparkConf, SparkContext
 from benchmarks import harness, processes
 from compactor.acid.compaction import CompactionKind
 from compactor.daemon import Daemon
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.tables import DemoTable
-from compactor.demo.warehouse import Warehouse
 from compactor.log import configure
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.settings import Settings
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.tables import DemoTable
+from tests.demo.warehouse import Warehouse
 from tests.metastore.servers import postgres_server
 
 ROUNDS, COLD_ROUNDS = 7, 3

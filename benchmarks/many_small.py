@@ -18,15 +18,15 @@ from benchmarks.initiator import register
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.names import delta_name
 from compactor.daemon import Daemon
-from compactor.demo import files
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.log import configure
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import Request
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.settings import Settings
+from tests.demo import files
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.metastore.servers import postgres_server
 
 PARTITIONS: Final = int(os.environ.get("MANY_SMALL", "2000"))

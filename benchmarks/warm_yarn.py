@@ -13,12 +13,12 @@ from sqlalchemy import update
 
 from benchmarks import harness
 from benchmarks.lab import DATABASE, Lab
-from compactor.demo.tables import DemoTable
 from compactor.settings.stores import Hdfs
 from compactor.storage.registry import StorageOptions, configure, storage_for
 from tests.cluster import yarn
 from tests.cluster.hadoop.servers import HadoopServer
 from tests.cluster.mirror import put
+from tests.demo.tables import DemoTable
 
 ROUNDS = 5
 FILES, ROWS = 5, 60

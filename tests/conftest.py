@@ -12,8 +12,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.engine.tasks import memory
 from compactor.roles.worker import older_snapshots
 from compactor.settings.stores import S3
@@ -21,6 +19,8 @@ from compactor.storage.registry import configure, configured
 from tests.cluster import s3_broken, s3_server
 from tests.cluster.fixtures import ha, ha_server, hdfs, hdfs_directory, hdfs_server, yarn_server, zones, zones_server  # noqa: F401 - for every package
 from tests.counts import COUNTS
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.hive.java import UnavailableError
 from tests.hive.reader import HiveReader
 from tests.needs import missing

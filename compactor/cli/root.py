@@ -100,7 +100,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.",
     ),
     "config": ("compactor.cli.commands.setup.config:config", "Check or show the settings."),
-    "demo": ("compactor.demo.show:demo", "Build a small warehouse and watch the daemon compact it."),
     "completion": ("compactor.cli.commands.setup.completion:completion", "Print the shell's completion script."),
 }
 

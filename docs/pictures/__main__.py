@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from compactor.demo.process import DaemonProcess, run_command
-from compactor.demo.sample import build_sample
 from compactor.metastore.db.database import Database
 from docs.pictures import beside_hive, chart, dashboard, terminal
 from docs.pictures.live import COMMANDS, SECONDS, Life
+from tests.demo.process import DaemonProcess, run_command
+from tests.demo.sample import build_sample
 from tests.deploy.monitoring import prometheus
 from tests.metastore.servers import postgres_server
 from tests.ports import free_port

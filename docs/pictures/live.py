@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from compactor.demo.sample import DATABASE
-from compactor.demo.tables import DemoTable
-from compactor.demo.warehouse import Warehouse
-from compactor.demo.writer import Transaction
+from tests.demo.sample import DATABASE
+from tests.demo.tables import DemoTable
+from tests.demo.warehouse import Warehouse
+from tests.demo.writer import Transaction
 
 SECONDS = 600
 TICK = 0.2

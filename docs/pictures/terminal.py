@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from compactor.demo.picture import recording, write_svg
+from tests.demo.picture import recording, write_svg
 
 
 def draw(path: Path, command: str, printed: str) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.db.database import Database
 from tests import forked
 from tests.bad_input import damage
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.metastore.databases import postgres  # noqa: F401 - a fixture
 from tests.metastore.servers import GUARDED
 

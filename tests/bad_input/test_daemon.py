@@ -15,12 +15,12 @@ import time
 import pytest
 import yaml
 
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from tests import forked
 from tests.bad_input import damage
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.needs import missing
 from tests.reference.compare import assert_as_expected
 

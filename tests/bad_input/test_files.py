@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 from compactor.acid.row_id import encode
-from compactor.demo import files as written
 from compactor.metastore.model import Entity
 from tests.bad_input import damage
+from tests.demo import files as written
 
 pytestmark = pytest.mark.spark
 COLUMNS = (("id", "int"), ("v", "string"))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.rows import CatalogRows
 from compactor.metastore.db.database import Database
 from compactor.roles import steps
 from compactor.spark.session.session import SparkSubmitter
 from tests.bad_input import damage
 from tests.bad_input.conftest import Scene
 from tests.compacting import settings
+from tests.demo.rows import CatalogRows
 from tests.needs import missing
 from tests.unit.roles.world import World
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import yaml
 
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import QueueState
 from tests.crash import launcher
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.metastore.databases import require_schema, server_for
 from tests.reference.compare import assert_as_expected
 

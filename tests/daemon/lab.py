@@ -13,12 +13,12 @@ from sqlalchemy import func, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.daemon import Daemon
-from compactor.demo.rows import MetastoreLedger
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.settings import Settings
 from tests.compacting import NothingRuns
+from tests.demo.rows import MetastoreLedger
 from tests.fixtures import hive
 from tests.metastore.actor import OUTLIVED_MS, Hive
 from tests.reference.compare import read_directory

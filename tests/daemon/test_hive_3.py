@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.demo.ledger import COMMITTED
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
 from tests.daemon.lab import Shared, pass_cycles, running, until
+from tests.demo.ledger import COMMITTED
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.metastore.actor import Hive
 from tests.metastore.servers import UnavailableError
 from tests.needs import missing

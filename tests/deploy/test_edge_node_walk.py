@@ -16,8 +16,6 @@ import pytest
 import yaml
 from sqlalchemy import func, update
 
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.storage.location import join
@@ -26,6 +24,8 @@ from tests.cluster import yarn as yarn_module
 from tests.cluster.conftest import postgres, zookeeper_1  # noqa: F401 - fixtures
 from tests.cluster.hadoop.servers import UnavailableError
 from tests.cluster.mirror import fetch, put
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.deploy.machine import Machine
 from tests.deploy.service import PROJECT
 from tests.metastore.servers import UnavailableError as NoMetastoreError

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.db.database import Database
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.deploy.monitoring import concrete, prometheus
 from tests.deploy.service import DEPLOY, fetch, prepare, running
 from tests.needs import missing

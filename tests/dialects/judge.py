@@ -29,7 +29,6 @@ from compactor_dialects.sqlserver import SQLServer
 from tests.metastore.embedded import columns
 
 _DAEMON = Path(__file__).resolve().parents[2] / "compactor"
-_DEMO = "/compactor/demo/"
 PRODUCTS: dict[str, type[Dialect]] = {"oracle": Oracle, "sqlserver": SQLServer}
 PARSERS = {"oracle": "oracle", "sqlserver": "tsql"}
 _BINARY = "Latin1_General_100_BIN2"
@@ -292,11 +291,7 @@ def _is_ours() -> bool:
     frame = sys._getframe(2)
     while frame is not None and "/sqlalchemy/" in frame.f_code.co_filename:
         frame = frame.f_back
-    return (
-        frame is not None
-        and Path(frame.f_code.co_filename).is_relative_to(_DAEMON)
-        and _DEMO not in frame.f_code.co_filename
-    )
+    return frame is not None and Path(frame.f_code.co_filename).is_relative_to(_DAEMON)
 
 
 _WORDS = {"SYSTIMESTAMP", "SYSDATE", "USER", "ROWNUM", "MILLISECOND"}

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from compactor.acid.columns import column_rule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.handles import MemoryReader
 from compactor.orc.format.tail import read_tail
 from tests import strategies
@@ -24,6 +22,8 @@ from tests.columns import FIRST, ChangingTable, refused_for_its_columns
 from tests.compacting import Attempt
 from tests.compacting import settings as engine_settings
 from tests.counts import count
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.reference.compare import schema_of
 from tests.reference.values import canonical, parse_type
 

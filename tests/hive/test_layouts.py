@@ -9,11 +9,11 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.row_id import RowKey
-from compactor.demo import files
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.errors import RefusedError
 from tests.compacting import Attempt, compact
+from tests.demo import files
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.reference.compare import schema_of
 
 pytestmark = pytest.mark.hive

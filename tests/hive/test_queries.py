@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from tests.compacting import KIB, compact, settings
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.reference.compare import expected_rows, schema_of
 
 pytestmark = pytest.mark.hive

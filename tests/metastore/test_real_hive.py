@@ -6,11 +6,11 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import snapshots_for
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.hive.party import HiveError
 
 pytestmark = pytest.mark.hive

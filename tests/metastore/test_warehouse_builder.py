@@ -10,13 +10,13 @@ from sqlalchemy import func, select
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidWriteIdList
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Column, Entity
 from compactor.metastore.txn.transactions import Transactions
 from tests import strategies
+from tests.demo.ledger import MemoryLedger
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.model.examples import OF_EVERYTHING
 from tests.model.histories import KINDS, History
 from tests.model.option_sets import play_lives

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.names import base_name
-from compactor.demo.ledger import OPEN
+from tests.demo.ledger import OPEN
 from tests.hive_merge import join_files
 from tests.reference.reader import Txns, WriteIds, select
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.planning.limits import EVENT_BYTES
 from tests import strategies
 from tests.compacting import InProcess
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.model.compacting import Engine, settings
 from tests.model.examples import OF_AN_EMPTIED_TABLE, OF_EVERYTHING
 from tests.model.histories import KINDS, History

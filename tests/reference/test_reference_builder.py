@@ -3,9 +3,9 @@
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo import files
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
+from tests.demo import files
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.reference.compare import assert_as_expected, read_table, schema_of
 from tests.reference.reader import NotEnoughHistoryError, read
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from tests import strategies
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.model.compacting import Engine, settings
 from tests.model.examples import OF_EVERYTHING
 from tests.model.histories import KINDS, History

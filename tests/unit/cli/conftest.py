@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from compactor.cli.root import cli
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.db.database import Database
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 
 
 @dataclass

@@ -15,8 +15,8 @@ from compactor.roles.cleaner.quarantine.orphans import Leftovers
 @pytest.fixture
 def staging(shop):
     """An old staging directory in a table of the shop, whose catalog points to a copy of the warehouse of its own."""
-    from compactor.demo.rows import CatalogRows, MetastoreLedger
-    from compactor.demo.warehouse import Warehouse
+    from tests.demo.rows import CatalogRows, MetastoreLedger
+    from tests.demo.warehouse import Warehouse
 
     with shop.open() as database:
         for txn in Transactions(database).open_transactions():

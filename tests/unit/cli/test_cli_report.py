@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from compactor.cli.commands.looking.report import as_page, sentences
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.work import Work, WorkTable
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.unit.cli.conftest import Shop, build
 
 

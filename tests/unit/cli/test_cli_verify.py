@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from compactor.cli.session import Code
-from compactor.demo import files
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.orc import recode
 from tests.compacting import KIB, Attempt, settings
+from tests.demo import files
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 
 
 @pytest.fixture

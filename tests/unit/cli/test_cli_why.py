@@ -12,8 +12,6 @@ from compactor.control.waits import Workers
 from compactor.coordination import Member, Role, SeenMember
 from compactor.coordination.model import POOLS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, QueueState
 from compactor.planning.picker import Skip
@@ -21,6 +19,8 @@ from compactor.reasons import Reason
 from compactor.roles.pauses import workers_of
 from compactor.status.causes import Alike, Cause, Hindrance, record
 from compactor.status.daemons import Daemons
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.metastore.actor import Hive
 
 TXN = OpenTransaction(17, "ann", "edge", 0, 0, 3 * 3_600_000)

@@ -1,4 +1,4 @@
-"""`compactor demo` as users run it: the real daemon, the real Spark."""
+"""`make demo` as users run it: the real daemon, the real Spark."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-COMMAND = [sys.executable, "-m", "compactor.cli", "-o", "json", "demo", "--rows", "1600"]
+COMMAND = [sys.executable, "-m", "tests.demo", "-o", "json", "--rows", "1600"]
 
 
 @pytest.fixture

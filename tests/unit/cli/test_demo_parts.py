@@ -12,23 +12,25 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from compactor.cli.views import inspection
-from compactor.demo import show
-from compactor.demo.measure import measure, places
-from compactor.demo.picture import save_picture
-from compactor.demo.process import DaemonProcess
-from compactor.demo.reading import Fingerprint
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.sample import build_sample
-from compactor.demo.warehouse import Warehouse
-from compactor.demo.watch import Watch, follow
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.roles import steps
 from compactor.settings import ReaderSettings
+from tests.demo import show
+from tests.demo.__main__ import command
+from tests.demo.measure import measure, places
+from tests.demo.picture import save_picture
+from tests.demo.process import DaemonProcess
+from tests.demo.reading import Fingerprint
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.sample import build_sample
+from tests.demo.warehouse import Warehouse
+from tests.demo.watch import Watch, follow
 
 
 def small(root, database):
@@ -251,7 +253,7 @@ def test_ending_the_daemon_ends_what_it_started(tmp_path):
 KILLED = textwrap.dedent(
     """
     import os, pathlib, signal, sys, time
-    from compactor.demo.process import DaemonProcess
+    from tests.demo.process import DaemonProcess
     fake = "import json, os, time; print(json.dumps({'event': 'daemon.started', 'own': os.getpid()}), flush=True); time.sleep(600)"
     with DaemonProcess([sys.executable, "-c", fake], pathlib.Path(sys.argv[1])) as daemon:
         while not (news := daemon.news()):
@@ -315,6 +317,21 @@ def test_the_folder_is_ours_or_left_alone(tmp_path):
     with show._folder(tmp_path / "mine", keep=False) as root:
         assert not (root / "left").exists()
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--dir", "/proc/nowhere"), "--dir /proc/nowhere can't be made"),
+        (("--svg", ""), "it is empty: name a file"),
+        (("-o", "xml"), "'xml' is not one of"),
+    ],
+)
+def test_wrong_input_is_one_line(args, said):
+    """As the commands of `compactor` say it, whose options it takes, and before anything is built."""
+    result = CliRunner().invoke(command, ["demo", *args])
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert said in result.stderr
 
 
 @pytest.mark.parametrize("name", [show.MARKER, show.DAEMON_LOCK])

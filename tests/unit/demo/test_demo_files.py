@@ -6,11 +6,11 @@ import pyorc
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo import files
-from compactor.demo.files import FileOptions
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.tables import escape_path, java_bucket
-from compactor.demo.warehouse import Warehouse
+from tests.demo import files
+from tests.demo.files import FileOptions
+from tests.demo.ledger import MemoryLedger
+from tests.demo.tables import escape_path, java_bucket
+from tests.demo.warehouse import Warehouse
 
 COLUMNS = [("id", "int"), ("word", "string")]
 BUCKET_0 = 536870912

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from compactor.acid.columns import ColumnRule, column_rule, disputed, places, unread
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.types import ACID_NAMES, parse_hive_type
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.digests.moved import SourceIds
 from compactor.orc.writing import schema_evolution
@@ -21,6 +19,8 @@ from compactor.reasons import Reason
 from tests import compacting, strategies
 from tests.columns import FIRST, ChangingTable, refused_for_its_columns
 from tests.compacting import Attempt, compact_directory
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.reference.compare import read_directory, schema_of
 
 RENAMED = [("rename", 1, "e"), ("add", "b"), ("insert",)]

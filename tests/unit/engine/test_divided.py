@@ -3,8 +3,6 @@
 import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
-from compactor.demo.ledger import MemoryLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.engine import full_acid
 from compactor.errors import RefusedError
 from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES
@@ -12,6 +10,8 @@ from compactor.reasons import Reason
 from compactor.storage.base import Room
 from compactor.storage.local_fs.driver import LocalStorage
 from tests.compacting import KIB, Attempt, compact, settings
+from tests.demo.ledger import MemoryLedger
+from tests.demo.warehouse import Warehouse
 from tests.reference.compare import read_table
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR

@@ -5,13 +5,13 @@ import pytest
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import METADATA_FILE, VERSION_FILE
 from compactor.acid.row_id import encode
-from compactor.demo.files import write_acid
 from compactor.errors import RefusedError
 from compactor.orc.format.tail import read_tail
 from compactor.planning.document import Action, DeleteScope
 from compactor.reasons import Reason
 from compactor.storage.local_fs.driver import LocalStorage
 from tests.compacting import KIB, Attempt, compact, settings, unchanged
+from tests.demo.files import write_acid
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
 COLUMNS = [("id", "int"), ("v", "string")]

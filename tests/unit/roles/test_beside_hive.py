@@ -6,9 +6,9 @@ of its entries is ours.
 import pytest
 from sqlalchemy import delete, select
 
-from compactor.demo.rows import CatalogRows
 from compactor.metastore.model import QueueState
 from compactor.status.records import history_record
+from tests.demo.rows import CatalogRows
 from tests.metastore.databases import metastore, parties, real_client  # noqa: F401 - a fixture
 from tests.unit.roles.test_cancel import Waits
 from tests.unit.roles.world import Inline, World

@@ -7,12 +7,12 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import update
 
-from compactor.demo.rows import CatalogRows
 from compactor.errors import OwnershipLostError, UnreachableError
 from compactor.roles import steps
 from compactor.roles.cleaner.cleaner import RENAME_SECONDS, Cleaner
 from compactor.roles.cleaner.schedule import CYCLE_SECONDS
 from compactor.roles.leadership import HeldLeadership
+from tests.demo.rows import CatalogRows
 from tests.unit.roles.tables import bases, compacted, hidden, visible
 
 

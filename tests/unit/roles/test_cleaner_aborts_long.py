@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.demo.rows import CatalogRows
 from compactor.roles import steps
 from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.cleaner.schedule import CYCLE_SECONDS
 from compactor.roles.cycle import Progress
+from tests.demo.rows import CatalogRows
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import shutil
 import pytest
 from sqlalchemy import event, select, update
 
-from compactor.demo.rows import CatalogRows
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.db.database import Database
 from compactor.metastore.locations.places import Places
 from compactor.metastore.txn.transactions import TxnState
 from compactor.roles import steps
 from compactor.roles.cleaner import dropped
+from tests.demo.rows import CatalogRows
 from tests.unit.roles.tables import visible
 from tests.unit.roles.test_places import move_just_now
 from tests.unit.roles.world import World

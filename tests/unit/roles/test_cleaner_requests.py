@@ -5,9 +5,9 @@ transaction; anybody else's words move nothing.
 
 import pytest
 
-from compactor.demo.rows import CatalogRows
 from compactor.metastore.compaction_queue.properties import decode_properties, encode_properties
 from compactor.metastore.model import Entity
+from tests.demo.rows import CatalogRows
 from tests.unit.roles.tables import visible
 
 

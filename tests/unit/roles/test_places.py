@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import event, select, update
 from structlog.testing import capture_logs
 
-from compactor.demo.rows import CatalogRows
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.locations.places import Places
 from compactor.metastore.model import CatalogPlace, Entity
 from compactor.roles import steps
 from compactor.roles.eligibility import require_eligible
+from tests.demo.rows import CatalogRows
 from tests.unit.roles.tables import visible
 from tests.unit.roles.world import Clock
 

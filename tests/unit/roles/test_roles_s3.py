@@ -7,7 +7,6 @@ import pytest
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.names import parse_dir
-from compactor.demo.rows import CatalogRows
 from compactor.engine.publish import uploads as publish_uploads
 from compactor.errors import CompactorError, RefusedError
 from compactor.metastore.compaction_queue.properties import encode_properties
@@ -25,6 +24,7 @@ from compactor.storage.s3_store import driver, records
 from compactor.storage.s3_store.driver import S3Storage
 from compactor.storage.s3_store.files import Upload
 from tests.cluster.s3_tables import OnS3
+from tests.demo.rows import CatalogRows
 
 T = Entity("db", "t")
 AFTER_STATE = steps.WORKER_STEPS[

@@ -8,12 +8,12 @@ import threading
 import pytest
 from sqlalchemy import update
 
-from compactor.demo.rows import CatalogRows
 from compactor.errors import RetryableError, UnreachableError
 from compactor.roles import steps
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.worker.cancellation import DrainedError
 from compactor.spark.submitter import BrokenDownError
+from tests.demo.rows import CatalogRows
 from tests.metastore.actor import T
 from tests.unit.roles.tables import hidden
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.model import Entity, QueueState
 from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.housekeeper.housekeeper import Housekeeper
@@ -22,6 +20,8 @@ from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 from compactor.spark.submitter import JobName
 from tests.compacting import NothingRuns
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.warehouse import Warehouse
 from tests.metastore.actor import OUTLIVED_MS, Hive
 from tests.reference.compare import assert_as_expected, read_table
 

@@ -16,10 +16,10 @@ from typing import Protocol, Self
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.names import base_name, bucket_name, delete_delta_name, delta_name
 from compactor.acid.row_id import RowKey, decode_bucket, encode
-from compactor.demo import files
-from compactor.demo.files import DELETE, INSERT, Event, Row
-from compactor.demo.ledger import COMMITTED, OPEN, Ledger
-from compactor.demo.tables import DemoTable, DirectoryRows
+from tests.demo import files
+from tests.demo.files import DELETE, INSERT, Event, Row
+from tests.demo.ledger import COMMITTED, OPEN, Ledger
+from tests.demo.tables import DemoTable, DirectoryRows
 
 Partition = Sequence[str | None] | None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compactor.acid.row_id import RowKey
-from compactor.demo.files import FileOptions, Row
+from tests.demo.files import FileOptions, Row
 
 Columns = tuple[tuple[str, str], ...]
 """(name, Hive type) pairs in order."""

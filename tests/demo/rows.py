@@ -15,9 +15,9 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Table, and_, delete, func, insert, select, update
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.demo.ledger import LedgerSnapshot, compactor_write_ids_string, txns_string, write_ids_string
-from compactor.demo.tables import DemoTable, DirectoryRows
 from compactor.metastore.db.database import Database
+from tests.demo.ledger import LedgerSnapshot, compactor_write_ids_string, txns_string, write_ids_string
+from tests.demo.tables import DemoTable, DirectoryRows
 
 USER: Final = "hive"
 HOST: Final = "demo"

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Protocol
 
 from compactor.acid.row_id import RowKey, encode
-from compactor.demo import files
-from compactor.demo.files import Row
-from compactor.demo.ledger import COMMITTED, Ledger, LedgerSnapshot
-from compactor.demo.tables import DemoTable, DirectoryRows
-from compactor.demo.writer import Partition, StreamingBatch, Transaction
+from tests.demo import files
+from tests.demo.files import Row
+from tests.demo.ledger import COMMITTED, Ledger, LedgerSnapshot
+from tests.demo.tables import DemoTable, DirectoryRows
+from tests.demo.writer import Partition, StreamingBatch, Transaction
 
 FIRST_WRITE_ID_AFTER_CONVERSION = 10_000_001
 """Hive reserves the write ids below for the rows that a plain table had when it was made transactional (HIVE-19750)."""

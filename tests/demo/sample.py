@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compactor.demo.rows import CatalogRows, MetastoreLedger
-from compactor.demo.tables import DemoTable
-from compactor.demo.warehouse import Warehouse
 from compactor.metastore.db.database import Database
+from tests.demo.rows import CatalogRows, MetastoreLedger
+from tests.demo.tables import DemoTable
+from tests.demo.warehouse import Warehouse
 
 DATABASE = "shop"
 _STATES = ("new", "paid", "packed", "sent", "returned")
@@ -32,7 +32,7 @@ def build_sample(root: Path, database: Database, *, rows: int = 80_000, seed: in
         rows: about how many rows all tables have together.
     """
     warehouse = Warehouse(root, MetastoreLedger(database), CatalogRows(database))
-    dice = random.Random(seed)  # noqa: S311  # sample data, no secrets
+    dice = random.Random(seed)  # sample data, no secrets
     _orders(warehouse, dice, rows // 2)
     _events(warehouse, dice, rows // 4)
     _customers(warehouse, dice, rows // 8)

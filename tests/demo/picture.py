@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from compactor.cli.views import drawing
-from compactor.demo.measure import Measured
 from compactor.words import plural
+from tests.demo.measure import Measured
 
 WIDTH = 168
 

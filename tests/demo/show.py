@@ -1,5 +1,5 @@
 """
-`compactor demo`: has the real daemon compact a small warehouse, and proves that no row changed.
+`make demo`: has the real daemon compact a small warehouse, and proves that no row changed.
 
 The demo builds tables with an embedded metastore, reads every row, starts `compactor run`, watches Initiator, Workers,
 Spark and Cleaner until nothing is left to do, reads every row again and compares. All figures are measured; a
@@ -31,11 +31,6 @@ from compactor.cli.output import Format, OutputColumn, Record, View, draw
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views import drawing
 from compactor.cli.views.inspection import candidates, judge, look
-from compactor.demo.measure import Measured, MeasuredPlace, measure, places
-from compactor.demo.picture import save_picture
-from compactor.demo.process import DaemonProcess, run_command
-from compactor.demo.sample import DATABASE, build_sample
-from compactor.demo.watch import Watch, follow
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
@@ -44,6 +39,11 @@ from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import load_settings
 from compactor.storage.registry import storage_for
 from compactor.words import plural
+from tests.demo.measure import Measured, MeasuredPlace, measure, places
+from tests.demo.picture import save_picture
+from tests.demo.process import DaemonProcess, run_command
+from tests.demo.sample import DATABASE, build_sample
+from tests.demo.watch import Watch, follow
 
 MARKER = ".compactor-demo"
 """The file that a demo locks in its folder."""

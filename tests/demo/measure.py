@@ -12,12 +12,12 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli.naming.lookup import Found
 from compactor.cli.views.drawing import DirectoryStanding, Item, Totals, items_of, read_totals
 from compactor.cli.views.inspection import CatalogMoment, look
-from compactor.demo.reading import Fingerprint, fingerprint
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.settings import ReaderSettings
 from compactor.storage.registry import storage_for
+from tests.demo.reading import Fingerprint, fingerprint
 
 
 @dataclass(frozen=True, slots=True)
