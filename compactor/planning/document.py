@@ -1,80 +1,19 @@
 """
-The plan of one compaction: a value that is shown, stored, sent to executors and replayed.
-
-Pure. `to_json` and `from_json` are inverse to each other; a plan of another version of this format is refused.
-
-`to_plain` and `from_plain` turn dataclasses, enums and tuples into JSON's types, and back, by the declared types of the
-fields.
+The plan of one compaction: a value that is carried out, and shown as a document of JSON's types, field by field.
 """
 
-import json
-import types
-import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum, StrEnum
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
-from compactor.errors import UsageError
 
 FORMAT = 1
+"""The version of that document."""
 EVENTS_AT_ONCE = 4_194_304
 """Delete events that a task holds in memory, unless limits say otherwise."""
-
-
-def to_plain(value: object) -> Any:
-    """Turn dataclasses, enums and tuples into JSON's types."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple | list):
-        return [to_plain(item) for item in value]
-    return value
-
-
-def from_plain(kind: Any, value: Any) -> Any:
-    """
-    The inverse of `to_plain` for a value of type `kind`.
-
-    Raises:
-        UsageError: the document doesn't have that shape.
-    """
-    origin = typing.get_origin(kind)
-    arguments = typing.get_args(kind)
-    if origin in {typing.Union, types.UnionType}:
-        return None if value is None else from_plain(next(item for item in arguments if item is not type(None)), value)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise UsageError(f"a plan has a list where {value!r} stands")
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(from_plain(arguments[0], item) for item in value)
-        if len(value) != len(arguments):
-            raise UsageError(f"a plan has {len(arguments)} values where {value!r} stands")
-        return tuple(from_plain(part, item) for part, item in zip(arguments, value, strict=True))
-    if is_dataclass(kind) and isinstance(kind, type):
-        if not isinstance(value, Mapping):
-            raise UsageError(f"a plan has an object where {value!r} stands")
-        hints = typing.get_type_hints(kind)
-        if unknown := sorted(set(value) - set(hints)):
-            raise UsageError(f"a plan has no field {unknown[0]} in {kind.__name__}")
-        try:
-            return kind(**{name: from_plain(hints[name], item) for name, item in value.items()})
-        except TypeError as error:
-            raise UsageError(f"not a plan: {error}") from None
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        try:
-            return kind(value)
-        except ValueError as error:
-            raise UsageError(f"not a plan: {error}") from None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(kind, type) and not isinstance(value, kind):
-        raise UsageError(f"a plan has {kind.__name__} where {value!r} stands")
-    return value
 
 
 class Action(StrEnum):
@@ -433,25 +372,3 @@ class CompactionPlan:
             )
             needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies) + len(output.joins))
         return needed
-
-
-def to_json(plan: CompactionPlan) -> str:
-    """The plan as one JSON object; `compaction-plan` holds the version of the format."""
-    return json.dumps({"compaction-plan": FORMAT, **to_plain(plan)}, ensure_ascii=False)
-
-
-def from_json(text: str) -> CompactionPlan:
-    """
-    Read the output of `to_json`.
-
-    Raises:
-        UsageError: the text isn't a plan, or is a plan of another version.
-    """
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"not a plan: {error}") from None
-    if not isinstance(document, dict) or document.pop("compaction-plan", None) != FORMAT:
-        raise UsageError(f"not a plan of version {FORMAT} of its format")
-    plan: CompactionPlan = from_plain(CompactionPlan, document)
-    return plan

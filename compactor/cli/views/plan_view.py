@@ -4,17 +4,17 @@ Shows a `CompactionPlan`: totals per bucket, verdicts on stripes with their reas
 Pure.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
-from compactor.planning.document import Action, BucketPlan, CompactionPlan, Cut, OutputDir, Segment, to_json
+from compactor.planning.document import FORMAT, Action, BucketPlan, CompactionPlan, Cut, OutputDir, Segment
 from compactor.planning.prediction import is_cut
 from compactor.words import plural
 
@@ -84,7 +84,8 @@ def plan_view(plan: CompactionPlan) -> View:
     """The answer: tables for people, one record per output file for TSV, the plan's document for JSON and YAML."""
     records = list(_file_records(plan) if plan.insert_only else _bucket_records(plan))
     columns = FILE_COLUMNS if plan.insert_only else BUCKET_COLUMNS
-    return View(columns, records, document=json.loads(to_json(plan)), picture=lambda: _picture(plan, columns, records))
+    document = {"compaction-plan": FORMAT, **TypeAdapter(CompactionPlan).dump_python(plan, mode="json")}
+    return View(columns, records, document=document, picture=lambda: _picture(plan, columns, records))
 
 
 def _sums(segments: Iterable[Segment]) -> dict[str, Sum]:

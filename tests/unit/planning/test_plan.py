@@ -1,7 +1,6 @@
 """Plans: contents against names, outputs, format, prediction, and the document."""
 
 import itertools
-import json
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, encode
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.errors import RefusedError, UsageError
+from compactor.errors import RefusedError
 from compactor.planning.checks import check_one_zone
 from compactor.planning.document import (
     Action,
@@ -28,9 +27,6 @@ from compactor.planning.document import (
     OutputDir,
     Segment,
     SyntheticIds,
-    from_json,
-    from_plain,
-    to_json,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
@@ -42,7 +38,7 @@ from compactor.planning.select import everything, select
 from compactor.planning.small import joined
 from compactor.reasons import Reason
 from tests.casebook import listing
-from tests.strategies import compaction_plans, stripe_sources
+from tests.strategies import stripe_sources
 
 MIB = 1 << 20
 BUCKET = encode(0, 0)
@@ -640,59 +636,6 @@ def test_properties_that_are_no_such_numbers_are_refused(name, value):
             8 * MIB,
         )
     assert caught.value.reason is Reason.UNSUPPORTED_FORMAT
-
-
-@given(compaction_plans())
-def test_the_document_round_trips(made):
-    """A plan is stored, shown and replayed as JSON without change."""
-    assert from_json(to_json(made)) == made
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"entity": 3},
-        {"entity": None},
-        {"kind": "odd"},
-        {"outputs": "base_6"},
-        {"outputs": ["base_6"]},
-        {"prediction": []},
-        {"prediction": {"more": 1}},
-        {"what": 3},
-    ],
-)
-def test_a_plan_has_its_fields_and_types(changes):
-    """A document with one field that no plan has, or of another type, is told in one line; so is one without a field."""
-    document = json.loads(to_json(planned(selected("base_5/ delta_6_6_0000/"), two_files())))
-    with pytest.raises(UsageError):
-        from_json(json.dumps(document | changes))
-    del document["entity"]
-    with pytest.raises(UsageError):
-        from_json(json.dumps(document))
-
-
-def test_a_pair_in_a_plan_has_two_values():
-    """A list of another length where a plan has a pair is told in one line as well."""
-    with pytest.raises(UsageError, match="2 values"):
-        from_plain(tuple[int, int], [1, 2, 3])
-    assert from_plain(tuple[int, int], [1, 2]) == (1, 2)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"compaction-plan": 2}',
-        '{"compaction-plan": 1, "entity": 3}',
-        '{"compaction-plan": 1, "what": 3}',
-    ],
-)
-def test_other_documents_are_no_plans(text):
-    """Whatever isn't a plan of this version is told in one line."""
-    with pytest.raises(UsageError):
-        from_json(text)
 
 
 @given(stripe_sources())
