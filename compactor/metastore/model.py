@@ -110,10 +110,6 @@ class TableFacts:
         return self.transactional and (self.parameters.get("transactional_properties") or "").lower() == "insert_only"
 
     @property
-    def full_acid(self) -> bool:
-        return self.transactional and not self.insert_only
-
-    @property
     def partitioned(self) -> bool:
         return bool(self.partition_keys)
 

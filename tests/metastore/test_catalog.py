@@ -28,13 +28,7 @@ def test_a_table_is_described_in_full(database, hive):
     table = Catalog(database).find_table("DB", "T")
     assert table.columns == tuple(Column(*column) for column in columns)
     assert table.partition_keys == (Column("p", "string"),)
-    assert (table.buckets, table.sorted, table.insert_only, table.full_acid, table.partitioned) == (
-        4,
-        True,
-        True,
-        False,
-        True,
-    )
+    assert (table.buckets, table.sorted, table.insert_only, table.partitioned) == (4, True, True, True)
     assert (table.location, table.owner, table.table_type) == ("file:/w/db.db/t", "ann", "MANAGED_TABLE")
     assert table.input_format.endswith("OrcInputFormat")
     assert table.serde.endswith("OrcSerde")

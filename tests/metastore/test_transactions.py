@@ -4,7 +4,7 @@ import itertools
 import threading
 
 import pytest
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func
 
 from compactor.acid.compaction import CompactionKind
 from compactor.errors import OwnershipLostError, RefusedError
@@ -260,17 +260,6 @@ def test_open_transactions_name_their_owner(database, hive):
     hive.begin(user="carl", host="gateway", age=3 * 86_400_000)
     (found,) = Transactions(database).open_transactions()
     assert str(found) == f"transaction {found.txn_id} of carl@gateway, open for 3 d"
-
-
-def test_stale_history_rows_hold_nothing_back(database, hive):
-    """A MIN_HISTORY_LEVEL row whose transaction ended is ignored by the cleaner's bound."""
-    txn_id = hive.begin()
-    schema = database.schema
-    with database.transaction() as connection:
-        connection.execute(delete(schema.txns).where(schema.txns.c.txn_id == txn_id))
-    transactions = Transactions(database)
-    assert database.read(transactions._snapshots.min_seen_open) is None
-    assert database.read(lambda connection: connection.scalar(select(schema.min_history_level.c.mhl_txnid))) == txn_id
 
 
 def test_what_was_committed_never_becomes_open(shared_database_4):

@@ -83,12 +83,8 @@ def test_tables_and_partitions_are_found(database, built):
         (Column("id", "int"), Column("v", "array<string>"), Column("n", "bigint")),
         (Column("day", "string"),),
     )
-    assert (facts.buckets, facts.bucket_columns, facts.full_acid, facts.location) == (
-        2,
-        ("id",),
-        True,
-        f"file:{table.location}",
-    )
+    assert (facts.buckets, facts.bucket_columns, facts.location) == (2, ("id",), f"file:{table.location}")
+    assert (facts.transactional, facts.insert_only) == (True, False)
     assert facts.parameters["orc.compress"] == "SNAPPY"
     assert sorted(catalog.partition_names(facts)) == ["day=2024%2F01", "day=__HIVE_DEFAULT_PARTITION__"]
     partition = catalog.find_partition(facts, "day=2024%2F01")

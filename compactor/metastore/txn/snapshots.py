@@ -59,23 +59,6 @@ class Snapshots(ABC):
     def min_open_or_next(self, connection: Connection) -> int:
         """The smallest id that is open, or may turn out to be: every transaction below it is finished."""
 
-    def min_seen_open(self, connection: Connection) -> int | None:
-        """
-        The smallest id that an open transaction saw open when it began; None when MIN_HISTORY_LEVEL has no such row.
-
-        Rows whose transaction isn't open are left over from an installation that doesn't keep the table: they hold
-        nothing back.
-        """
-        history = self._schema.min_history_level
-        if history is None:
-            return None
-        txns = self._schema.txns
-        query = select(func.min(history.c.mhl_min_open_txnid)).select_from(
-            history.join(txns, txns.c.txn_id == history.c.mhl_txnid)
-        )
-        found = connection.scalar(query.where(txns.c.txn_state == "o"))
-        return None if found is None else int(found)
-
     def forget_below(self, connection: Connection) -> int:
         """
         Bound for purging write-id mappings: no open transaction can ask for one below it, and no aborted transaction

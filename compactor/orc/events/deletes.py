@@ -93,13 +93,6 @@ class DeleteEvents:
     def __len__(self) -> int:
         return len(self.row_id)
 
-    def for_bucket(self, bucket: int) -> "DeleteEvents":
-        """The events of rows whose bucket field decodes to `bucket`."""
-        chosen: npt.NDArray[np.bool_] = np.empty(len(self), np.bool_)
-        for start in range(0, len(self), _BLOCK):
-            chosen[start : start + _BLOCK] = decode_buckets(np.asarray(self.bucket[start : start + _BLOCK])) == bucket
-        return self.select(chosen)
-
     def select(self, chosen: npt.NDArray[np.bool_]) -> "DeleteEvents":
         """
         The events that a mask chooses. They stay on disk where these events are on disk, so that a bucket's share of

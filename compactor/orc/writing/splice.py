@@ -38,10 +38,7 @@ class FileSummary:
     Args:
         length: bytes.
         stripe_rows: rows of each stripe, in order.
-        first_key, last_key: of the whole file; `first_key` may be a lower bound (see `first_exact`). None without rows
-            or ACID columns.
-        write_id_min, write_id_max: range of `originalTransaction`.
-        current_min, current_max: range of `currentTransaction`.
+        first_key, last_key: of the whole file; `first_key` may be a lower bound. None without rows or ACID columns.
     """
 
     rows: int
@@ -49,12 +46,7 @@ class FileSummary:
     length: int
     stripe_rows: tuple[int, ...]
     first_key: RowKey | None = None
-    first_exact: bool = False
     last_key: RowKey | None = None
-    write_id_min: int | None = None
-    write_id_max: int | None = None
-    current_min: int | None = None
-    current_max: int | None = None
 
 
 class Splicer:
@@ -302,23 +294,8 @@ class Splicer:
 
     def _summary(self) -> FileSummary:
         rows = self.stripe_rows
-        summary = FileSummary(sum(rows), len(rows), self._sink.position, rows)
-        if not self._bounds:
-            return summary
-        currents = [bounds.current for bounds in self._bounds if bounds.current is not None]
-        return FileSummary(
-            summary.rows,
-            summary.stripes,
-            summary.length,
-            rows,
-            first_key=self._bounds[0].first,
-            first_exact=self._bounds[0].exact,
-            last_key=self._last_keys[-1],
-            write_id_min=min(bounds.write_id[0] for bounds in self._bounds),
-            write_id_max=max(bounds.write_id[1] for bounds in self._bounds),
-            current_min=min(low for low, _ in currents) if len(currents) == len(self._bounds) else None,
-            current_max=max(high for _, high in currents) if len(currents) == len(self._bounds) else None,
-        )
+        first, last = (self._bounds[0].first, self._last_keys[-1]) if self._bounds else (None, None)
+        return FileSummary(sum(rows), len(rows), self._sink.position, rows, first, last)
 
 
 def _coarse(tree: HiveType) -> list[tuple[Kind, int, int | None, int | None]]:

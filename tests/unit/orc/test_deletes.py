@@ -139,14 +139,10 @@ def test_a_large_run_is_searched_in_blocks(monkeypatch):
     assert sum(len(part) for part in events.blocks(7)) == len(events)
 
 
-def test_events_are_chosen_by_decoded_bucket():
-    """All statements of a bucket belong to it."""
+def test_events_of_all_statements_of_a_bucket_are_of_that_bucket():
+    """Buckets are told by what their fields decode to."""
     keys = [RowKey(1, encode(bucket, statement), 0) for bucket in (0, 1) for statement in (0, 1)]
-    events = DeleteEvents.of(columns(keys))
-    assert listed(events.for_bucket(1)) == sorted(keys[2:])
-    assert events.buckets() == (0, 1)
-    assert events.for_bucket(0).for_bucket(0) is not None
-    assert len(events.for_bucket(7)) == 0
+    assert DeleteEvents.of(columns(keys)).buckets() == (0, 1)
 
 
 def test_an_insert_file_among_delete_files_is_corruption():
@@ -184,7 +180,7 @@ def test_a_buckets_share_of_many_events_stays_on_disk(wanted):
     keys = [RowKey(write_id, encode(bucket, 0), 0) for write_id in range(1, 60) for bucket in (0, 1)]
     file = opened(acid_file([delete(key, 99) for key in keys]))
     spilled = DeleteEvents.load([file], limit=10)
-    share = spilled.for_bucket(wanted)
+    share = spilled.select(np.asarray(spilled.bucket) == encode(wanted, 0))
     assert listed(share) == [key for key in keys if key.bucket == encode(wanted, 0)]
     assert isinstance(spilled.row_id, np.memmap)
     assert isinstance(share.row_id, np.memmap) == (wanted < 2)
