@@ -18,9 +18,10 @@ from compactor.control.configured import Configured
 from compactor.control.judge import Denial, Judge, Situation
 from compactor.control.records import HOLDS, SPENT, Holds
 from compactor.control.scope import Subject
-from compactor.control.spending import HOUR_MS, SLOT_MS, charged, slot_of
+from compactor.control.spending import SLOT_MS, charged, slot_of
 from compactor.coordination import Coordinator
 from compactor.coordination.base import elapsed
+from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.settings import Settings

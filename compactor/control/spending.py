@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compactor.control.scope import ScopeFilter
+from compactor.durations import HOUR_MS
 
-HOUR_MS = 3_600_000
 SLOT_MS = 300_000
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, false, func, not_, or_, select
 
+from compactor.durations import DAY_MS, HOUR_MS
 from compactor.errors import MutexHeldError
 from compactor.metastore.clean.purge import last_sign_of_life, unnoted
 from compactor.metastore.compaction_queue.retention import Retention, expired
@@ -22,10 +23,10 @@ from compactor.metastore.model import Entity, duration
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS, settle, snapshots_for
 from compactor.metastore.txn.transactions import abort_transactions
 
-LATE_MS = 24 * 3_600_000
+LATE_MS = DAY_MS
 """How long after its last heartbeat the tasks of an aborted transaction may still write, where no setting says."""
-_SILENT_MS = 24 * 3_600_000
-_OVERDUE_MS = 3_600_000
+_SILENT_MS = DAY_MS
+_OVERDUE_MS = HOUR_MS
 _KEPT_MS = 30_000
 """
 Younger transactions stay in TXNS.

@@ -7,7 +7,7 @@ Hive 3.1 makes it lower case, values included (`p=ABC` → `p=abc`), and 4.x esc
 `t=10%253A00`). Neither change can be undone, so a stored name may mean several partitions. The names in locks always
 pass TxnHandler.lock. Pure.
 Source: docs/metastore.md, *Names of partitions*; Hive 3.1's TxnHandler.normalizeCase, 4.x's
-TxnUtils.normalizePartitionCase; HIVE-24433.
+TxnUtils.normalizePartitionCase, FileUtils.escapePathName; HIVE-24433.
 """
 
 import re
@@ -21,7 +21,7 @@ FoldedEntity = tuple[str, str | None]
 
 _ESCAPED: Final = re.compile("%([0-9a-fA-F]{2})")
 _ESCAPES: Final = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
-_DEFAULT: Final = "__HIVE_DEFAULT_PARTITION__"
+DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @lru_cache(maxsize=4096)
@@ -76,6 +76,11 @@ def unescaped(name: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
 
 
+def escaped(value: str) -> str:
+    """A key, or a value, as Hive writes it in names and paths; an empty one is Hive's default partition."""
+    return _ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", value) or DEFAULT_PARTITION
+
+
 def _keys(name: str) -> list[str]:
     return [folded(part.partition("=")[0]) for part in name.split("/")]
 
@@ -84,8 +89,4 @@ def _as_locked(name: str, *, hive_4: bool) -> str:
     if not hive_4:
         return name.lower()
     keys_and_values = (part.partition("=")[::2] for part in name.split("/"))
-    return "/".join(f"{_escaped(key.lower())}={_escaped(value)}" for key, value in keys_and_values)
-
-
-def _escaped(text: str) -> str:
-    return _ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", text) or _DEFAULT
+    return "/".join(f"{escaped(key.lower())}={escaped(value)}" for key, value in keys_and_values)

@@ -16,6 +16,11 @@ from compactor.planning.thresholds import cleanup_off
 from compactor.reasons import Reason
 
 REPLICATION_PENDING: Final = "hive.repl.first.inc.pending"
+RENAME_SECONDS: Final = 300.0
+"""
+A table or partition that isn't in the catalog for so long was dropped. Hive commits a rename in catalog and queue one
+after the other: Hive 4 the queue first, Hive 3.1 the catalog.
+"""
 _TABLE_TYPE: Final = "table_type"
 _SINCE_3: Final = {"orc.schema.evolution.case.sensitive": "true"}
 _AS_DELIVERED: Final = {

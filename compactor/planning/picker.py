@@ -18,6 +18,7 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind, parse_bucket_file, parse_original_file
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
+from compactor.durations import HOUR_MS
 from compactor.planning.included import (
     Stranded,
     aborted_inside,
@@ -34,7 +35,6 @@ from compactor.words import plural
 
 OPENING_BYTES: Final = 1 << 20
 """Cost of opening a file and reading its tail, as bytes of rows that a reader reads in about the same time."""
-_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,4 +409,4 @@ def _share(sizes: _Sizes) -> str:
 
 
 def _hours(milliseconds: int) -> str:
-    return f"{milliseconds / _HOUR_MS:.3g} h"
+    return f"{milliseconds / HOUR_MS:.3g} h"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from compactor.acid.compaction import LayoutVersion
+from compactor.durations import HOUR_MS
 from compactor.errors import UsageError
 
 DELTA_COUNT_KEY: Final = "compactorthreshold.hive.compactor.delta.num.threshold"
@@ -25,7 +26,6 @@ CLEANUP_KEYS: Final = (NO_CLEANUP_KEY, NO_CLEANUP_KEY.upper())
 """The names under which `cleanup_off` finds its property."""
 QUARANTINE_HOURS_KEY: Final = "compactor.cleaner.quarantine_hours"
 
-_HOUR_MS: Final = 3_600_000
 _Number = TypeVar("_Number", int, float)
 
 
@@ -45,8 +45,8 @@ class Thresholds:
     delta_count: int = 10
     delta_ratio: float = 0.1
     aborted_count: int = 1000
-    aborted_age_ms: int = 12 * _HOUR_MS
-    open_age_ms: int = 24 * _HOUR_MS
+    aborted_age_ms: int = 12 * HOUR_MS
+    open_age_ms: int = 24 * HOUR_MS
 
 
 def thresholds_for(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from compactor.durations import HOUR_MS
 from compactor.settings.section import Days, Hours, NotNegative, Positive, Seconds, Section
 
 
@@ -76,7 +77,7 @@ class CleanerSettings(Section):
     @property
     def late_ms(self) -> int:
         """How long after the last heartbeat of an aborted transaction its tasks may still write."""
-        return round(self.late_writer_hours * 3_600_000)
+        return round(self.late_writer_hours * HOUR_MS)
 
 
 class History(Section):

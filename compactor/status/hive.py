@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
+from compactor.durations import DAY_MS
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.housekeeping import Housekeeping
@@ -37,7 +38,7 @@ class HiveSide(NamedTuple):
     def read(cls, database: Database) -> Self:
         queue = Queue(database)
         recent = [*queue.working(), *queue.history(limit=_RECENT)]
-        initiators = _by_host(queue.initiators(DAYS * 86_400_000)) if database.schema.hive_4 else None
+        initiators = _by_host(queue.initiators(DAYS * DAY_MS)) if database.schema.hive_4 else None
         return cls(database.schema.schema_version, len(recent), sum(map(_is_hives, recent)), initiators)
 
 

@@ -16,6 +16,7 @@ from compactor.control.judge import ON_PURPOSE
 from compactor.control.waits import Wait
 from compactor.coordination import SeenMember, not_led
 from compactor.coordination.model import NOT_READY, SETTINGS
+from compactor.durations import DAY_MS, HOUR_MS
 from compactor.errors import UsageError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
@@ -35,8 +36,6 @@ from compactor.status.hive import HiveSide, undone
 from compactor.status.records import Record, drain_record, entered_ms, member_record, pause_record
 from compactor.words import instant, plural
 
-_HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * _HOUR_MS
 ENDED: Final = (
     QueueState.SUCCEEDED,
     QueueState.REFUSED,
@@ -108,8 +107,8 @@ def _read_last_day(database: Database, settings: Settings, now_ms: int) -> Recor
         with suppress(UsageError):  # nothing of that table is cleaned until it is corrected
             hours[table] = quarantine_hours(default, parameters)
     longest = max([default, *hours.values()])
-    history = Queue(database).history(within_ms=round(longest * _HOUR_MS) + DAY_MS)
-    kept = {entry.id: round(hours.get(entry.entity.whole_table(), default) * _HOUR_MS) for entry in history}
+    history = Queue(database).history(within_ms=round(longest * HOUR_MS) + DAY_MS)
+    kept = {entry.id: round(hours.get(entry.entity.whole_table(), default) * HOUR_MS) for entry in history}
     succeeded = [entry.id for entry in history if entry.state is QueueState.SUCCEEDED]
     return last_day(history, WorkTable(database).find(succeeded), kept, now_ms)
 
@@ -313,7 +312,7 @@ def _settings_apart(alive: Sequence[SeenMember], ours: Mapping[str, str]) -> Ite
 def _is_trouble(cause: Record) -> bool:
     if cause["reason"] in _AT_ONCE:
         return True
-    age, most = cause["since_ms"], DAY_MS if cause["holds"] == CLEANING else _HOUR_MS
+    age, most = cause["since_ms"], DAY_MS if cause["holds"] == CLEANING else HOUR_MS
     return cause["reason"] not in _INTENDED and isinstance(age, int) and age > most
 
 

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from compactor.errors import RefusedError, UsageError
+from compactor.metastore.partition_names import escaped
 from compactor.name_patterns import is_pattern
 from compactor.reasons import Reason
-
-ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^", "\x7f"])
-
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 EXAMPLE = "sales.orders or sales.orders/dt=2024-01-01"
 
@@ -73,11 +70,6 @@ def parse_target(text: str, partition: str | None = None) -> Target:
     return Target(database.lower(), table.lower(), asked or inside or None)
 
 
-def escape(value: str) -> str:
-    """A partition value as Hive writes it in names and paths; an empty one is Hive's default partition."""
-    return "".join(f"%{ord(char):02X}" if char in ESCAPED else char for char in value) or DEFAULT_PARTITION
-
-
 def partition_names(spec: str, keys: Sequence[str]) -> tuple[str, ...]:
     """
     The partition names in the metastore that a spec may stand for, likeliest first.
@@ -91,8 +83,8 @@ def partition_names(spec: str, keys: Sequence[str]) -> tuple[str, ...]:
     """
     values = _values(spec, keys)
     as_given = "/".join(f"{key}={values[key]}" for key in keys)
-    as_raw = "/".join(f"{key}={escape(values[key])}" for key in keys)
-    as_escaped = "/".join(f"{key}={escape(unquote(values[key]))}" for key in keys)
+    as_raw = "/".join(f"{key}={escaped(values[key])}" for key in keys)
+    as_escaped = "/".join(f"{key}={escaped(unquote(values[key]))}" for key in keys)
     return tuple(dict.fromkeys((as_given, as_raw, as_escaped)))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from compactor.coordination.base import Changed, Coordinator, elapsed
 from compactor.coordination.model import Activity, Connection, Member, Role, SeenMember, Term, Value
 from compactor.coordination.sql.table import StateTable
+from compactor.durations import DAY_MS
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.db.database import Database
@@ -23,7 +24,7 @@ MEMBERS = "members"
 CONTROL = "control"
 _MISSED = 3
 """Heartbeats that a member may miss before it counts as dead."""
-_FORGET_MS = 24 * 3_600_000
+_FORGET_MS = DAY_MS
 
 
 class DatabaseCoordinator(Coordinator):

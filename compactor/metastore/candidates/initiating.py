@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from compactor.durations import DAY_MS
 from compactor.metastore.candidates.aborts import AbortedIn, Bounds, add_aborted, read_aborted, tables_in_question
 from compactor.metastore.candidates.commits import Asked, Commits
 from compactor.metastore.candidates.failures import read_failing, read_unlucky
@@ -104,7 +105,7 @@ class Initiating:
             return frozenset()
 
         def look(connection: Connection) -> set[Entity]:
-            age_ms = round(retry_days * 86_400_000)
+            age_ms = round(retry_days * DAY_MS)
             forgiven_before_ms = self._database.now_ms(connection) - age_ms if retry_days > 0 else None
             return read_failing(connection, self._schema, threshold, forgiven_before_ms)
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, and_, case, delete, func, insert, or_, select
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
+from compactor.durations import DAY_MS
 from compactor.metastore.clean.purge import (
     Proof,
     forget,
@@ -32,7 +33,7 @@ from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.planning.forgetting import AbortedComponent, Ground, Verdict, by_age
 
 _FIRST_RETRY_MS = 300_000
-_LONGEST_RETRY_MS = 24 * 3_600_000
+_LONGEST_RETRY_MS = DAY_MS
 _ROWS = 500
 """Rows in one INSERT at most."""
 

@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 
 from compactor.acid.compaction import SUPPORTED
+from compactor.durations import HOUR_MS
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.rivals import places_at_work
@@ -48,7 +49,7 @@ Look = Callable[[Connection, int], Found | None]
 """Takes or looks at the entry with this id; None: it is another worker's by now."""
 
 _log = get_logger(__name__)
-POOL_TIMEOUT_MS = 12 * 3_600_000
+POOL_TIMEOUT_MS = 12 * HOUR_MS
 """
 After this long an entry of a pool without workers may be claimed by any worker
 (`metastore.compactor.worker.pool.timeout`).

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from compactor.acid.compaction import CompactionKind
+from compactor.durations import DAY_MS
 from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import entity_columns, told_apart
 from compactor.metastore.model import KIND_CODES, QueueState
@@ -29,7 +30,7 @@ class Retention:
     failed: int = 3
     did_not_initiate: int = 2
     refused: int = 3
-    timeout_ms: int = 7 * 24 * 3_600_000
+    timeout_ms: int = 7 * DAY_MS
 
     def limit(self, code: str) -> int | None:
         """How many rows are kept in this state; None: all of them."""

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, ColumnElement, Table, case, func, literal
 
+from compactor.durations import HOUR_MS
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.model import QueueEntry
 
@@ -30,8 +31,7 @@ URGENCY: Final = "compactor.urgency"
 MOST: Final = 4
 URGENCIES: Final = {str(urgency): urgency for urgency in range(MOST + 1)}
 """What the property's values mean; every other means nothing."""
-_HOUR_MS: Final = 3_600_000
-STEP_MS: Final = 6 * _HOUR_MS
+STEP_MS: Final = 6 * HOUR_MS
 """Head start for each step of urgency."""
 STEP_ENTRIES: Final = 50
 """Head start for each step of urgency where the queue doesn't hold times, in ids."""
@@ -74,7 +74,7 @@ def reason_of(entry: QueueEntry) -> str | None:
         why = "its request says so"
     else:
         why = f"a threshold was passed {2**urgency}-fold{' or more' if urgency == MOST else ''} when it was queued"
-    ahead = f"{urgency * STEP_ENTRIES} entries" if entry.enqueue_ms is None else f"{urgency * STEP_MS // _HOUR_MS} h"
+    ahead = f"{urgency * STEP_ENTRIES} entries" if entry.enqueue_ms is None else f"{urgency * STEP_MS // HOUR_MS} h"
     return f"urgency {urgency}: workers claim it before what was queued up to {ahead} earlier, because {why}"
 
 

@@ -16,13 +16,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, or_, select
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.durations import DAY_MS
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, fetched, least, maximum, minimum
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
 from compactor.metastore.txn.snapshot import Snapshot
 
 REPLICATION = 1
-REPLICATION_TIMEOUT_MS = 11 * 24 * 3_600_000
+REPLICATION_TIMEOUT_MS = 11 * DAY_MS
 READ_ONLY = 2
 COMPACTION = 3
 REBALANCE_COMPACTION = 6

@@ -10,6 +10,7 @@ from typing import Final
 
 from compactor.acid.columns import ColumnRule, by_place
 from compactor.acid.types import HiveType, Kind
+from compactor.durations import DAY_MS
 from compactor.errors import RefusedError
 from compactor.orc.events.keys import stripe_bounds
 from compactor.orc.format.codec import Compression
@@ -24,7 +25,6 @@ _VERSION: Final = (0, 12)
 _CALENDAR_KINDS: Final = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _GREGORIAN_DAY: Final = -141_427
 """1582-10-15, the first day on which both calendars agree, in days from 1970."""
-_MILLIS_A_DAY: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _indifferent(tail: Tail) -> bool:
             else:
                 recent = (
                     found.timestamps.HasField("minimum_utc")
-                    and found.timestamps.minimum_utc >= (_GREGORIAN_DAY + 1) * _MILLIS_A_DAY
+                    and found.timestamps.minimum_utc >= (_GREGORIAN_DAY + 1) * DAY_MS
                 )
             if not recent:
                 return False

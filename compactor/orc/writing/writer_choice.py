@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid.types import Kind
+from compactor.durations import DAY_MS
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
 from compactor.orc.format.proto import orc_pb2 as pb
@@ -26,7 +27,7 @@ from compactor.orc.reading.single_stripe import read_batches
 from compactor.reasons import Reason
 
 _PRESENT_STREAM: Final = 0
-_TWO_DAYS: Final = 2 * 86_400_000
+_TWO_DAYS: Final = 2 * DAY_MS
 _ARROW_MILLIS: Final = 9_223_372_036_000
 _SECOND: Final = 1_000_000_000
 _BASE: Final = 1_420_070_400 * _SECOND

@@ -16,6 +16,7 @@ from itertools import count
 
 from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.control import Subject
+from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, RefusedError, RetryableError
 from compactor.log import get_logger
 from compactor.metastore.clean.aborts import AbortedGroup
@@ -37,7 +38,6 @@ from compactor.roles.unreachable import AwayStores, StoreAwayError
 from compactor.words import one_line
 
 _log = get_logger(__name__)
-_HOUR_MS = 3_600_000
 
 
 class AbortCleaner:
@@ -78,7 +78,7 @@ class AbortCleaner:
         self._services.aborts.note_unnamed()
         self._services.aborts.end_retries()
         due: dict[Entity, list[AbortedGroup]] = {}
-        for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * _HOUR_MS)):
+        for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * HOUR_MS)):
             due.setdefault(group.entity.whole_table(), []).append(group)
         self._begun = {entity: visit for entity, visit in self._begun.items() if entity in due}
         self._due_since = {entity: self._due_since.get(entity, self._clock()) for entity in due}

@@ -29,6 +29,7 @@ from compactor.log import get_logger
 from compactor.metastore.clean.may_clean import ReadyEntry
 from compactor.metastore.clean.readers import MayBeListedError
 from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.planning.eligibility import RENAME_SECONDS
 from compactor.planning.included import left_below
 from compactor.planning.observed import NOTHING
 from compactor.reasons import Reason
@@ -50,11 +51,6 @@ from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import StoreAwayError, news
 
 _log = get_logger(__name__)
-RENAME_SECONDS = 300.0
-"""
-A table or partition that isn't in the catalog for so long was dropped. Hive commits a rename in catalog and queue one
-after the other: Hive 4 the queue first, Hive 3.1 the catalog.
-"""
 INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.MAY_BE_LISTED, Reason.NOT_OBSERVED})
 """Reasons to wait that are intended, or that are counted for another entry: no operator has to be told."""
 

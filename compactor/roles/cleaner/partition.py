@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.durations import DAY_MS
 from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.engine.change_management import change_management
 from compactor.errors import RefusedError
@@ -43,7 +44,6 @@ from compactor.storage.base import Storage
 
 _log = get_logger(__name__)
 _NOTHING = Listing((), ())
-_DAY_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Sweep:
         found = evidence_in(self._storage, self._location, listing)
         if not found:
             return ()
-        now_ms, age_ms = self._services.now_ms(), self._services.settings.cleaner.keep_evidence_days * _DAY_MS
+        now_ms, age_ms = self._services.now_ms(), self._services.settings.cleaner.keep_evidence_days * DAY_MS
         old = {one.name for one in found if one.is_older(now_ms, age_ms)}
         if old:
             _log.info(

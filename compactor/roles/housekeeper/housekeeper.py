@@ -13,6 +13,7 @@ import time
 
 from compactor.acid.compaction import CompactionKind
 from compactor.coordination import Role
+from compactor.durations import DAY_MS
 from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.retention import Retention
@@ -28,7 +29,6 @@ from compactor.words import plural
 _log = get_logger(__name__)
 _LOOK_SECONDS = 600.0
 _OURS_SECONDS = 24 * 3600.0
-_DAY_MS = 24 * 3_600_000
 
 
 class Housekeeper:
@@ -200,5 +200,5 @@ def retention_from(history: History) -> Retention:
         failed=history.failed,
         did_not_initiate=history.did_not_initiate,
         refused=history.refused,
-        timeout_ms=round(history.timeout_days * _DAY_MS),
+        timeout_ms=round(history.timeout_days * DAY_MS),
     )

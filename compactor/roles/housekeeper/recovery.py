@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
@@ -90,7 +91,7 @@ class Recovery:
     def give_back_timed_out(self) -> list[QueueEntry]:
         """Give back entries that were claimed longer ago than `worker.timeout_hours`, by any process but this one."""
         services = self._services
-        late = services.queue.timed_out(round(services.settings.worker.timeout_hours * 3_600_000))
+        late = services.queue.timed_out(round(services.settings.worker.timeout_hours * HOUR_MS))
         return self._give_back([entry for entry in late if not services.identity.is_mine(entry.worker_id)], self.clear)
 
     def give_back_claims_of_the_lost(self) -> list[QueueEntry]:

@@ -12,6 +12,7 @@ from typing import Self
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import AcidState
+from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError
 from compactor.metastore.model import Candidate, TableFacts
 from compactor.planning.picker import (
@@ -26,8 +27,6 @@ from compactor.planning.picker import (
 )
 from compactor.reasons import Reason
 from compactor.settings import ThresholdSettings
-
-_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,6 @@ def thresholds_from(settings: ThresholdSettings) -> Thresholds:
         delta_count=settings.delta_count,
         delta_ratio=settings.delta_ratio,
         aborted_count=settings.aborted_count,
-        aborted_age_ms=round(settings.aborted_age_hours * _HOUR_MS),
-        open_age_ms=round(settings.open_age_hours * _HOUR_MS),
+        aborted_age_ms=round(settings.aborted_age_hours * HOUR_MS),
+        open_age_ms=round(settings.open_age_hours * HOUR_MS),
     )

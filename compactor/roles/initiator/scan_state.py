@@ -25,13 +25,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+from compactor.durations import DAY_MS
 from compactor.metastore.candidates import HandedOut, Left, Look
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Candidate, Entity, QueueState, TableFacts
 from compactor.planning.picker import Skip
 from compactor.reasons import Reason
 
-REPEAT_MS = 24 * 3_600_000
+REPEAT_MS = DAY_MS
 LASTING = frozenset(
     {
         Reason.UNSUPPORTED_FORMAT,
@@ -145,7 +146,7 @@ class Refusals:
         return Skip(reason, f"compaction {entry_id} was refused, and nothing was written since: {message}")
 
 
-RELIST_MS = 24 * 3_600_000
+RELIST_MS = DAY_MS
 """A partition is listed again after a day, so that changes which the metastore doesn't show are seen."""
 
 

@@ -18,6 +18,7 @@ from compactor.errors import (
     UnreachableError,
     VerificationError,
 )
+from compactor.planning.eligibility import RENAME_SECONDS
 from compactor.reasons import Reason
 from compactor.roles.worker.cancellation import CancelRequestedError, DrainedError, GivesWayError
 from compactor.roles.worker.failures import ATTEMPTS, SuspectWaitsError
@@ -32,9 +33,7 @@ Refusals caused by the surroundings: before anything was written, the entry wait
 to Hive's own workers, for one of them.
 """
 _MAY_BE_RENAMED: Final = frozenset({Reason.TABLE_MISSING, Reason.PARTITION_MISSING})
-"""Hive commits a rename in the catalog and in the queue one after the other, so a missing name is looked for again."""
-_RENAME_SECONDS: Final = 300.0
-"""How long a name may be missing because of a rename; the Cleaner waits as long."""
+"""A missing name is looked for again for `RENAME_SECONDS`, as long as the Cleaner waits."""
 
 
 class End(Enum):
@@ -158,7 +157,7 @@ def _refused(error: RefusedError, ended: Ended) -> Outcome:
     message = message_of(error)
     if ended.state_stored:
         return Outcome(End.FAILED, message, "failed")
-    if error.reason in _PASSING or (error.reason in _MAY_BE_RENAMED and ended.missing_seconds < _RENAME_SECONDS):
+    if error.reason in _PASSING or (error.reason in _MAY_BE_RENAMED and ended.missing_seconds < RENAME_SECONDS):
         return _back(message, Retry.IN_TURN, (error.reason, str(error)))
     if isinstance(error, VerificationError):
         return Outcome(End.FAILED, message, "failed")

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.cli.naming.patterns import by_pattern, keys_of, partition_fits, require_keys
-from compactor.cli.naming.target import escape
 from compactor.errors import UsageError
 from compactor.metastore.model import Entity
+from compactor.metastore.partition_names import escaped
 from tests.strategies import partition_values
 
 
@@ -30,9 +30,9 @@ def test_a_pattern_is_of_databases_or_of_tables(database, table, pattern):
 @given(partition_values(), st.data())
 def test_keys_come_in_any_order_and_may_be_left_out(values, data):
     """Any of a partition's keys, in any order, escaped or as they are; and no other value of one of them."""
-    name = "/".join(f"{key}={escape(value)}" for key, value in values.items())
+    name = "/".join(f"{key}={escaped(value)}" for key, value in values.items())
     keys = data.draw(st.permutations(list(values)))[: data.draw(st.integers(1, len(values)))]
-    assert partition_fits(name, "/".join(f"{key}={escape(values[key])}" for key in keys))
+    assert partition_fits(name, "/".join(f"{key}={escaped(values[key])}" for key in keys))
     assert partition_fits(name, "/".join(f"{key.upper()}={values[key]}" for key in keys))
     assert partition_fits(name, "/".join(f"{key}={values[key][0]}*" for key in keys))
     other = data.draw(st.sampled_from(keys))

@@ -2,8 +2,9 @@
 
 import pytest
 
-from compactor.cli.naming.target import DEFAULT_PARTITION, Target, did_you_mean, escape, parse_target, partition_names
+from compactor.cli.naming.target import Target, did_you_mean, parse_target, partition_names
 from compactor.errors import UsageError
+from compactor.metastore.partition_names import DEFAULT_PARTITION, escaped
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_two_partitions_are_one_too_many():
 )
 def test_values_are_escaped_as_hive_escapes_them(value, expected):
     """The escapes are those that Hive 4.0.1 was seen to write for the same values."""
-    assert escape(value) == expected
+    assert escaped(value) == expected
 
 
 def test_a_value_may_be_given_escaped_or_raw():

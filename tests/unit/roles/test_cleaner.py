@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from compactor.errors import OwnershipLostError, UnreachableError
+from compactor.planning.eligibility import RENAME_SECONDS
 from compactor.roles import steps
-from compactor.roles.cleaner.cleaner import RENAME_SECONDS, Cleaner
+from compactor.roles.cleaner.cleaner import Cleaner
 from compactor.roles.cleaner.schedule import CYCLE_SECONDS
 from compactor.roles.leadership import HeldLeadership
 from tests.demo.rows import CatalogRows

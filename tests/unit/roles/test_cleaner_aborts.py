@@ -4,8 +4,9 @@ import pytest
 from sqlalchemy import update
 
 from compactor.metastore.clean.aborts import Aborts
+from compactor.planning.eligibility import RENAME_SECONDS
 from compactor.roles import steps
-from compactor.roles.cleaner.cleaner import RENAME_SECONDS, Cleaner
+from compactor.roles.cleaner.cleaner import Cleaner
 from tests.unit.roles.tables import bases, compacted, visible
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.durations import HOUR_MS
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import RefusedError
 from compactor.metastore.model import QueueEntry, TableFacts
-from compactor.roles.cleaner.quarantine.kept import HOUR_MS
 from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, Manifest
 from compactor.roles.cleaner.quarantine.sight import Sight, seen, without
 from compactor.roles.cleaner.trash import Removal

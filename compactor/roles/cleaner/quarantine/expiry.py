@@ -10,10 +10,11 @@ Source: docs/operations.md, Quarantine.
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError
 from compactor.metastore.catalog import Facts
 from compactor.metastore.model import Entity, HistoryEntry, QueueState, TableFacts
-from compactor.roles.cleaner.quarantine.kept import HOUR_MS, hours_for, remove_overdue
+from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.leadership import HeldLeadership
 from compactor.roles.pauses import subject_of

@@ -22,7 +22,6 @@ from compactor.storage.base import Storage
 from compactor.storage.location import join
 
 _log = get_logger(__name__)
-HOUR_MS: Final = 3_600_000
 _told: Final[set[str]] = set()
 """Quarantine directories without a readable manifest of which the log has told."""
 
