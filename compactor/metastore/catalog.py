@@ -246,6 +246,34 @@ class Catalog:
         ]
         return self._database.glance(lambda connection: set(connection.scalars(union_all(*selects))))
 
+    def parameters_of_partitions(
+        self, entities: Iterable[Entity], keys: Collection[str]
+    ) -> Mapping[Entity, dict[str, str]]:
+        """Those parameters with these names that partitions have; partitions without any are missing from the answer."""
+        partitions, owned = self._schema.partitions, self._schema.partition_params
+        query = (
+            select(partitions.c.tbl_id, partitions.c.part_name, owned.c.param_key, owned.c.param_value)
+            .select_from(partitions.join(owned, owned.c.part_id == partitions.c.part_id))
+            .where(owned.c.param_key.in_(keys))
+        )
+        wanted = [entity for entity in dict.fromkeys(entities) if entity.partition is not None]
+
+        def look(connection: Connection) -> dict[Entity, dict[str, str]]:
+            rows = self._rows_of_tables(connection, dict.fromkeys(entity.whole_table() for entity in wanted))
+            tables = {row[0]: Entity(row[2], row[3]) for row in rows}
+            numbers, names = {table: number for number, table in tables.items()}, dict[int, list[str]]()
+            for entity in wanted:
+                if (number := numbers.get(entity.whole_table())) is not None:
+                    names.setdefault(number, []).append(entity.partition or "")
+            found: dict[Entity, dict[str, str]] = {}
+            for where in self._names_by_table(names):
+                for tbl_id, name, key, value in connection.execute(query.where(where)):
+                    partition = Entity(tables[tbl_id].database, tables[tbl_id].table, name)
+                    found.setdefault(partition, {})[key] = value or ""
+            return found
+
+        return self._database.glance(look)
+
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
         wanted = list(dict.fromkeys(entity.whole_table() for entity in entities))
@@ -374,7 +402,8 @@ class Catalog:
             )
         )
 
-    def _tables(self, connection: Connection, wanted: Iterable[Entity]) -> dict[Entity, TableFacts]:
+    def _rows_of_tables(self, connection: Connection, wanted: Iterable[Entity]) -> list[Any]:
+        """Rows of `_select_tables`."""
         rows: list[Any] = []
         by_database: dict[str, list[str]] = {}
         for entity in wanted:
@@ -382,6 +411,10 @@ class Catalog:
         for database, names in by_database.items():
             for batch in self._batches(names):
                 rows += connection.execute(self._table_rows, {"database": database, "names": batch}).all()
+        return rows
+
+    def _tables(self, connection: Connection, wanted: Iterable[Entity]) -> dict[Entity, TableFacts]:
+        rows = self._rows_of_tables(connection, wanted)
         numbers, storage = [row[0] for row in rows], [row[6] for row in rows if row[6] is not None]
         parameters, database_parameters, keys, buckets, sorts, described, of_serde = self._table_lists.read(
             connection,

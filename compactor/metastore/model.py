@@ -14,8 +14,6 @@ from compactor.acid.compaction import CompactionKind
 
 DEFAULT_CATALOG = "hive"
 """ACID tables exist in this catalog only: the transaction tables have no column for another."""
-Parameters = tuple[dict[str, str], dict[str, str]]
-"""Of a table, and of its partition; empty for a whole table."""
 
 
 @dataclass(frozen=True, slots=True)

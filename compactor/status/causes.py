@@ -4,8 +4,8 @@ What holds entries back: the cleaning of those that are ready for it, and the co
 Each cause once for all entries that it holds back, with what ends it; and of one entry all that the Cleaner asks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
@@ -20,6 +20,7 @@ from compactor.metastore.db.sql import least
 from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry
 from compactor.planning.eligibility import what_is_kept
 from compactor.planning.picker import Skip
+from compactor.planning.thresholds import CLEANUP_KEYS
 from compactor.reasons import Reason
 from compactor.roles.pauses import subject_of
 from compactor.roles.replication import SOURCE_KEY, why_stays
@@ -137,26 +138,35 @@ class Hindrances:
         self._daemons = daemons
         self._unattended = daemons.lack(Role.CLEANER)
         self._denials: dict[Subject, Denial | None] = {}
-        self._sources = _sources(catalog, [ready.entry.entity for ready in cleaning if ready.entry.location is None])
+        entities = {ready.entry.entity for ready in cleaning if ready.entry.location is None}
+        self._stay = {**_sources(catalog, entities), **_kept(catalog, entities)} if entities else {}
 
     def of(self, ready: ReadyEntry) -> Hindrance:
         subject = subject_of(ready.entry)
         if subject not in self._denials:
             self._denials[subject] = self._daemons.judge.cleaning(subject)
-        return Hindrance(ready.blockers, self._denials[subject], self._stays(ready), self._unattended)
-
-    def _stays(self, ready: ReadyEntry) -> Skip | None:
-        """As the Cleaner will judge; nothing stays for a request to remove a directory."""
-        if ready.entry.location is not None:
-            return None
-        if any(ready.parameters) and (kept := what_is_kept(str(ready.entry.entity), *ready.parameters)) is not None:
-            return Skip(Reason.NO_CLEANUP, kept)
-        return self._sources.get(ready.entry.entity) if self._sources else None
+        # as the Cleaner will judge; nothing stays for a request to remove a directory
+        stays = self._stay.get(ready.entry.entity) if self._stay and ready.entry.location is None else None
+        return Hindrance(ready.blockers, self._denials[subject], stays, self._unattended)
 
 
-def _sources(catalog: Catalog, entities: Sequence[Entity]) -> Mapping[Entity, Skip]:
+def _kept(catalog: Catalog, entities: Collection[Entity]) -> Mapping[Entity, Skip]:
+    """Of tables and partitions with `no_cleanup`, why their replaced files stay."""
+    of_tables = catalog.parameters_of_tables(CLEANUP_KEYS)
+    of_partitions = catalog.parameters_of_partitions(entities, CLEANUP_KEYS)
+    said = {
+        entity: what_is_kept(
+            str(entity), of_tables.get(entity.whole_table(), ({}, {}))[0], of_partitions.get(entity, {})
+        )
+        for entity in entities
+        if entity in of_partitions or entity.whole_table() in of_tables
+    }
+    return {entity: Skip(Reason.NO_CLEANUP, why) for entity, why in said.items() if why is not None}
+
+
+def _sources(catalog: Catalog, entities: Collection[Entity]) -> Mapping[Entity, Skip]:
     """Of tables and partitions of a source of replication, why their replaced files stay, where they do."""
-    sources = {name for name, value in catalog.databases_with(SOURCE_KEY).items() if value} if entities else set()
+    sources = {name for name, value in catalog.databases_with(SOURCE_KEY).items() if value}
     facts = catalog.facts_for(entity for entity in entities if entity.database in sources) if sources else {}
     return {entity: skip for entity, both in facts.items() if (skip := why_stays(*both)) is not None}
 
@@ -249,10 +259,14 @@ def record(cause: Cause, held: Sequence[Alike], sizes: Mapping[Entity, int], now
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The entries that each cause holds back; one list for all that the same causes hold back alike."""
+    """
+    The entries that wait, and what holds them back.
 
-    held: dict[Cause, list[list[QueueEntry]]] = field(default_factory=dict)
-    _alike: dict[object, list[QueueEntry]] = field(default_factory=dict)
+    Args:
+        alike: causes, and the entries by id that just these hold back.
+    """
+
+    alike: Sequence[tuple[Sequence[Cause], Sequence[QueueEntry]]]
 
     @classmethod
     def of(
@@ -268,31 +282,29 @@ class Causes:
             cleaning: the entries that are ready for cleaning.
             waiting: initiated entries.
         """
-        found = cls()
-        for ready in cleaning:  # transactions hold back many entries alike, by one object
-            hindrance = hindrances.of(ready)
-            key = (id(ready.blockers), hindrance.denial, hindrance.stays)
-            if key not in found._alike:
-                found._begin(key, hindrance.causes(ties))
-            found._alike[key].append(ready.entry)
+        alike: dict[Hindrance, list[QueueEntry]] = {}  # transactions hold back many entries alike
+        for ready in cleaning:
+            alike.setdefault(hindrances.of(ready), []).append(ready.entry)
+        waits: dict[Wait | None, list[QueueEntry]] = {}
         for entry in waiting:
-            wait = daemons.wait(entry)
-            if wait not in found._alike:
-                nothing = Cause(COMPACTION, "", _FREE_WORKER, TIME)
-                found._begin(wait, [nothing if wait is None else Cause.of(COMPACTION, wait)])
-            found._alike[wait].append(entry)
-        return found
-
-    def _begin(self, key: object, causes: Iterable[Cause]) -> None:
-        self._alike[key] = []
-        for cause in causes:
-            self.held.setdefault(cause, []).append(self._alike[key])
+            waits.setdefault(daemons.wait(entry), []).append(entry)
+        nothing = Cause(COMPACTION, "", _FREE_WORKER, TIME)
+        return cls(
+            [
+                *((hindrance.causes(ties), entries) for hindrance, entries in alike.items()),
+                *(
+                    ([nothing if wait is None else Cause.of(COMPACTION, wait)], entries)
+                    for wait, entries in waits.items()
+                ),
+            ]
+        )
 
     def records(self, sizes: Mapping[Entity, int], now_ms: int) -> list[Record]:
         """One for each cause; what holds back most bytes, then most entries, comes first."""
-        counted = {id(entries): Alike.of(entries, sizes) for entries in self._alike.values()}
-        records = [
-            record(cause, [counted[id(entries)] for entries in some], sizes, now_ms)
-            for cause, some in self.held.items()
-        ]
+        held: dict[Cause, list[Alike]] = {}
+        for causes, entries in self.alike:
+            counted = Alike.of(entries, sizes)
+            for cause in causes:
+                held.setdefault(cause, []).append(counted)
+        records = [record(cause, some, sizes, now_ms) for cause, some in held.items()]
         return sorted(records, key=lambda one: (-int(str(one["bytes"] or 0)), -int(str(one["entries"]))))

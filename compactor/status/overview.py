@@ -27,7 +27,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, HistoryEntry, OpenTransaction, QueueEntry, QueueState, duration
 from compactor.metastore.txn.transactions import Transactions
 from compactor.metastore.worker_ids import parse_worker_id
-from compactor.planning.thresholds import CLEANUP_KEYS, QUARANTINE_HOURS_KEY, quarantine_hours
+from compactor.planning.thresholds import QUARANTINE_HOURS_KEY, quarantine_hours
 from compactor.reasons import Reason
 from compactor.settings import Settings
 from compactor.status.causes import CLEANING, Causes, Hindrances
@@ -157,7 +157,7 @@ class Overview:
         """
         queue, initiator = Queue(database), settings.initiator
         entries, now = queue.entries(), database.read(database.now_ms)
-        cleaning = Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms, CLEANUP_KEYS)
+        cleaning = Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms)
         waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
         hindrances = Hindrances(Catalog(database), daemons, cleaning)
         return cls(

@@ -160,6 +160,22 @@ def test_parameters_of_tables_are_told_with_those_of_their_databases(database, h
     assert Catalog(database).parameter_names(("auto", "zzz")) == {*keys, "No_Auto_Compaction"}
 
 
+def test_parameters_of_partitions_are_told_by_partition(database, hive):
+    """Those that were asked for, of exactly the partitions that are asked about: `p=a` isn't `p=A`."""
+    keys = (("p", "string"),)
+    plain = hive.create_table("db.plain", keys=keys, parameters={"no_cleanup": "true"})
+    hive.add_partitions(plain, ["p=a", "p=b"])
+    hive.add_partitions(plain, ["p=A"], parameters={"NO_CLEANUP": "TRUE", "numRows": "3"})
+    several = hive.create_table("db.off", keys=keys)
+    hive.add_partitions(several, ["p=1", "p=2"], parameters={"no_cleanup": "false", "NO_CLEANUP": "true"})
+    asked = [Entity("db", "plain", f"p={name}") for name in "aAb"]
+    asked += [Entity("db", "off"), Entity("db", "off", "p=2"), Entity("db", "off", "p=9"), Entity("db", "gone", "p=A")]
+    assert Catalog(database).parameters_of_partitions(asked, ("no_cleanup", "NO_CLEANUP")) == {
+        Entity("db", "plain", "p=A"): {"NO_CLEANUP": "TRUE"},
+        Entity("db", "off", "p=2"): {"no_cleanup": "false", "NO_CLEANUP": "true"},
+    }
+
+
 def test_places_are_the_short_form_of_facts(database, hive):
     """
     The same tables and partitions as in the facts, with where they lie; parameters are asked for by partition,

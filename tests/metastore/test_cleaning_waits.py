@@ -63,44 +63,6 @@ def test_an_entry_whose_directory_was_not_reached_waits(database_3, hive_3):
     assert judged(cleaning, number).seen == b"mark"
 
 
-def test_parameters_of_what_is_ready_are_told_by_entry(database, hive):
-    """
-    Those that were asked for, of the table and of exactly the entry's partition. Each entry is told once, also one with
-    several parameters, or for what the catalog hasn't.
-    """
-    keys = (("p", "string"),)
-    plain = hive.create_table("db.plain", keys=keys, parameters={"other": "true"})
-    hive.add_partitions(plain, ["p=a", "p=b"])
-    hive.add_partitions(plain, ["p=A"], parameters={"NO_CLEANUP": "TRUE", "numRows": "3"})
-    off = {"no_cleanup": "true", "NO_CLEANUP": "false"}
-    several = hive.create_table("db.off", keys=keys, parameters=off | {"other": "true"})
-    hive.add_partitions(several, ["p=1"])
-    hive.add_partitions(several, ["p=2"], parameters={"no_cleanup": "false", "NO_CLEANUP": "true"})
-    ready = {
-        name: hive.queued(name, state="r")
-        for name in (
-            "db.plain/p=a",
-            "db.plain/p=A",
-            "db.plain/p=b",
-            "db.plain",
-            "db.off/p=1",
-            "db.off/p=2",
-            "db.off",
-            "db.gone/p=A",
-        )
-    }
-    hive.queued("db.off/p=1", state="w")
-    found = Cleaning(database).ready_for_cleaning(keys=("no_cleanup", "NO_CLEANUP"))
-    assert [item.entry.id for item in found] == sorted(ready.values())
-    assert {item.entry.id: item.parameters for item in found if any(item.parameters)} == {
-        ready["db.plain/p=A"]: ({}, {"NO_CLEANUP": "TRUE"}),
-        ready["db.off/p=1"]: (off, {}),
-        ready["db.off"]: (off, {}),
-        ready["db.off/p=2"]: (off, {"no_cleanup": "false", "NO_CLEANUP": "true"}),
-    }
-    assert not any(any(item.parameters) for item in Cleaning(database).ready_for_cleaning())
-
-
 def test_a_reader_from_before_the_commit_holds_it_back(database_4, hive_4):
     """
     A transaction that was open at the commit may read the old files: named with user, host and age. One that began

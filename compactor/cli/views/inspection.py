@@ -34,7 +34,6 @@ from compactor.metastore.model import (
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.forgetting import AbortedComponent, Verdict
 from compactor.planning.picker import Pick, Skip, Thresholds
-from compactor.planning.thresholds import CLEANUP_KEYS
 from compactor.reasons import Reason
 from compactor.roles.cleaner.evidence import evidence_in
 from compactor.roles.eligibility import judge_all, require_in_store
@@ -198,7 +197,7 @@ def inspect(database: Database, settings: Settings, places: Places, found: Found
         history=queue.history(entity=entity, limit=HISTORY),
         cleaning=[
             ready
-            for ready in Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms, CLEANUP_KEYS)
+            for ready in Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms)
             if ready.entry.entity == entity
         ],
         late=Aborts(database).may_write(entity.whole_table(), settings.cleaner.late_ms),

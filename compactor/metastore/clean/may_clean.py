@@ -18,7 +18,7 @@ from typing import Final
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import ValidTxnList
-from compactor.metastore.model import Entity, HeldLock, OpenTransaction, Parameters, QueueEntry, duration
+from compactor.metastore.model import Entity, HeldLock, OpenTransaction, QueueEntry, duration
 from compactor.metastore.partition_names import spellings
 from compactor.metastore.txn.snapshot import Snapshot
 from compactor.planning.observed import Seen
@@ -33,12 +33,12 @@ class Blocker:
     The sentence names the transaction with its user, host and age, the lock, or the rule.
 
     Args:
-        holder: the transaction or lock, where the reason is one.
+        holder: the transaction or lock, where the reason is one; the sentence names it.
     """
 
     reason: Reason
     sentence: str
-    holder: OpenTransaction | HeldLock | None = None
+    holder: OpenTransaction | HeldLock | None = field(default=None, hash=False)
 
     @property
     def what(self) -> tuple[Reason, int | str]:
@@ -87,7 +87,6 @@ class ReadyEntry:
         seen: what lay in its directory before it was first observed: only that replaces anything for it (3.1). None on
             4.x, or when it wasn't listed: then nothing may be removed for it on 3.1.
         unlisted: the entry may be cleaned only as long as there is no lock.
-        parameters: of its table and partition, those that were asked for.
         blockers: empty: clean the entry now. COMPACTION_ABORTED among them: mark it failed, and delete nothing for it.
     """
 
@@ -96,7 +95,6 @@ class ReadyEntry:
     blockers: tuple[Blocker, ...] = ()
     seen: Seen | None = None
     unlisted: bool = False
-    parameters: Parameters = ({}, {})
 
     @property
     def failed(self) -> bool:
@@ -187,7 +185,7 @@ class Readers:
         """
         Transactions that may read the table and began at or before `txn_id`.
 
-        The answer is one object for all entries that the same transactions hold back: there may be many of both.
+        The answer is made once for all entries that the same transactions hold back: there may be many of both.
         """
         if txn_id < self.first_reader(entity):
             return ()

@@ -5,7 +5,7 @@ Tells the Cleaner which finished compactions may be cleaned, and under which lis
 ReadyToCleanHandler, MarkCleanedFunction, CompactionCleaner; HIVE-29572 (entries whose own transaction was aborted).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -14,14 +14,13 @@ from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, func
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError
 from compactor.metastore.clean.may_clean import NOBODY, Blocker, Environment, Observation, ReadyEntry, may_clean
-from compactor.metastore.clean.parameters import beside, told
 from compactor.metastore.clean.purge import Proof, forget, forget_commits, is_catalogued
 from compactor.metastore.clean.readers import MayBeListedError, read_older, read_readers, read_ties
 from compactor.metastore.clean.writers import writers, written_tables
 from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fetched, fitting, of_entity, same
-from compactor.metastore.model import Entity, Parameters, QueueEntry, QueueState
+from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
 from compactor.metastore.txn.snapshots import snapshots_for
@@ -51,9 +50,7 @@ class Cleaning:
         self._tried: dict[int, int] = {}
         self._turns = count(1)
 
-    def ready_for_cleaning(
-        self, retention_ms: int = 0, listing_wait_ms: int = 0, keys: Collection[str] = ()
-    ) -> list[ReadyEntry]:
+    def ready_for_cleaning(self, retention_ms: int = 0, listing_wait_ms: int = 0) -> list[ReadyEntry]:
         """
         Every entry that is ready for cleaning, by id, each with its blockers.
 
@@ -61,25 +58,18 @@ class Cleaning:
             retention_ms: how long files stay after the commit, for readers that open no transaction.
             listing_wait_ms: how much longer at most files stay while there is a lock: a reader that is listing when a
                 directory vanishes may take all of it for empty.
-            keys: names of parameters of the entry's table and partition to read as well.
         """
         # Before the readers are read: a reader that isn't among them lists later, and finds what is listed here.
         listed = self._list_unobserved()
-        environment, parameters = self._database.read(lambda connection: self._environment(connection, keys))
         environment = replace(
-            environment,
+            self._database.read(self._environment),
             listed=listed,
             lists=self._look_at is not None,
             retention_ms=retention_ms,
             listing_wait_ms=listing_wait_ms,
         )
         judged, self._observations = may_clean(environment, self._observations)
-        if not parameters:
-            return judged
-        return [
-            replace(item, parameters=parameters[item.entry.id]) if item.entry.id in parameters else item
-            for item in judged
-        ]
+        return judged
 
     def older(self, entity: Entity, txn_id: int, lock_id: int | None) -> list[Blocker]:
         """
@@ -197,10 +187,8 @@ class Cleaning:
         self._tried |= {number: next(self._turns) for number in seen}
         return seen
 
-    def _environment(
-        self, connection: Connection, keys: Collection[str]
-    ) -> tuple[Environment, Mapping[int, Parameters]]:
-        """What decides at this moment, without what was listed before and settings; and parameters by the entry's id."""
+    def _environment(self, connection: Connection) -> Environment:
+        """What decides at this moment, without what was listed before and settings."""
         schema = self._schema
         queue, txns = schema.compaction_queue, schema.txns
         origin: FromClause = queue
@@ -211,20 +199,15 @@ class Cleaning:
             # that vanished.
             origin = queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)
         columns.append(txns.c.txn_state if schema.hive_4 else null())
-        if keys:
-            origin, more = beside(schema, origin, keys)
-            columns.extend(more)
         ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
         query = select(*columns).select_from(origin).where(ready).order_by(queue.c.cq_id)
         rows = list(fetched(connection.execute(query)))
         if not rows:
-            return Environment((), NOBODY, 0, schema.hive_4), {}
+            return Environment((), NOBODY, 0, schema.hive_4)
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
-        parameters = told(rows) if keys else {}
-        rows = list({row[0]: row for row in rows}.values()) if keys else rows
         entries = [(entry, row[own_state]) for row in rows if (entry := queue_entry(row)) is not None]
-        return Environment(entries, readers, now, schema.hive_4), parameters
+        return Environment(entries, readers, now, schema.hive_4)
 
     def check_alone(self, ready: ReadyEntry) -> None:
         """

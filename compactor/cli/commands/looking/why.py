@@ -25,7 +25,6 @@ from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, QueueState
-from compactor.planning.thresholds import CLEANUP_KEYS
 from compactor.status.causes import Causes, Hindrances, ties
 from compactor.status.daemons import Daemons
 from compactor.storage.registry import storage_for
@@ -90,9 +89,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     now = database.read(database.now_ms)
     cleaner = Cleaning(database)
     cleaning = [
-        ready
-        for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms, CLEANUP_KEYS)
-        if fits(ready.entry.entity)
+        ready for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms) if fits(ready.entry.entity)
     ]
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
     daemons = control_records.daemons(session) if cleaning or waiting else Daemons()
