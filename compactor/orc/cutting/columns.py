@@ -33,7 +33,6 @@ from compactor.orc.format.proto import orc_pb2 as pb
 PRESENT, DATA, LENGTH, DICTIONARY, SECONDARY = 0, 1, 2, 3, 5
 _DIRECT, _DIRECT_2, _DICTIONARY_2 = 0, 2, 3
 _SECOND: Final = 1_000_000_000
-_BASE: Final = 1_420_070_400 * _SECOND
 """2015-01-01 in nanoseconds from 1970, from which timestamps are counted."""
 _LONG: Final = pb.Type(kind=Kind.LONG)
 Mask = npt.NDArray[np.bool_]

@@ -20,10 +20,9 @@ from compactor.acid.types import Kind
 from compactor.orc.cutting.columns import Column, Mask, UnknownEncodingError
 from compactor.orc.cutting.values import DIGITS, statistics_of
 from compactor.orc.format.proto import orc_pb2 as pb
-from compactor.orc.format.statistics import merge_column
+from compactor.orc.format.statistics import INT64, merge_column
 
 _DECIMAL_DIGITS: Final = 38
-_INT64: Final = range(-(1 << 63), 1 << 63)
 _NOTHING: Final = pb.ColumnStatistics(number_of_values=0, has_null=False)
 
 
@@ -99,7 +98,7 @@ class Groups:
         for least, most, total, count in zip(low.tolist(), high.tolist(), sums, counts.tolist(), strict=True):
             one = pb.ColumnStatistics(number_of_values=count, has_null=False)
             one.integers.minimum, one.integers.maximum = least, most
-            if max(-least, most) * count in _INT64:
+            if max(-least, most) * count in INT64:
                 one.integers.sum = total
             made.append(one)
         return made
@@ -134,7 +133,7 @@ def _subtract(made: pb.ColumnStatistics, gone: pb.ColumnStatistics) -> None:
         if made.HasField(detail):
             message, left = getattr(made, detail), getattr(gone, detail)
             total = message.sum - left.sum
-            if message.HasField("sum") and left.HasField("sum") and total in _INT64:
+            if message.HasField("sum") and left.HasField("sum") and total in INT64:
                 message.sum = total
             else:
                 message.ClearField("sum")

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from compactor.acid.types import Kind
 from compactor.orc.format.proto import orc_pb2 as pb
+from compactor.orc.format.statistics import INT64
 from compactor.orc.format.zones import TIMESTAMPS
 
-_INT64: Final = range(-(1 << 63), 1 << 63)
 _NANOS_A_MILLI: Final = 1_000_000
 _TEXTS: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
 _DECIMAL_DIGITS: Final = 38
@@ -55,7 +55,7 @@ def statistics_of(values: Sequence[Any], kind: Kind) -> pb.ColumnStatistics:
         made.dates.minimum, made.dates.maximum = low, high
     else:
         made.integers.minimum, made.integers.maximum = low, high
-        if (total := sum(values)) in _INT64:
+        if (total := sum(values)) in INT64:
             made.integers.sum = total
     return made
 

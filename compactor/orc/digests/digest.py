@@ -21,12 +21,12 @@ import pyarrow as pa
 from compactor.acid.types import HiveType, Kind
 from compactor.orc.digests.lanes import Bools, Lanes, folded, hash_bytes, hash_wide, mixed
 from compactor.orc.format.key_columns import KeyColumns
+from compactor.orc.format.zones import TIMESTAMPS
 
 _WRAP: Final = 1 << 64
 _NULL: Final = np.uint64(0xB492B66FBE98F273)
 _PLACE: Final = np.uint64(0xC949D7C7509E6557)
 _KEY_PARTS: Final = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
-_TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _FIXED: Final[dict[Kind, Any]] = {
     Kind.BYTE: np.int8,
     Kind.SHORT: np.int16,
@@ -144,7 +144,7 @@ class Digester:
         """
         valid = None if not values.null_count else values.is_valid().to_numpy(zero_copy_only=False)
         hashed = node.hashed(values)
-        if node.kind in _TIMESTAMPS:
+        if node.kind in TIMESTAMPS:
             hashed = hashed + (self._zone << np.uint64(32))
         if valid is not None:
             hashed = np.where(valid, hashed, _NULL)

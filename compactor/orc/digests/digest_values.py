@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from compactor.acid.types import HiveType, Kind, to_hive_string
 from compactor.errors import RefusedError
+from compactor.orc.format.zones import TIMESTAMPS
 from compactor.orc.reading.arrow import arrow_type
 from compactor.orc.reading.chunks import ArrowRows, PythonRows
 from compactor.reasons import Reason
 
-_TIMESTAMPS: Final = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _SECOND: Final = 1_000_000_000
 _HALF: Final = 1 << 63
 _EXACT: Final = Context(prec=76)
@@ -77,7 +77,7 @@ def _made(values: Sequence[Any], node: HiveType, path: str) -> Any:
                 [item for value in values for item in (value or {}).values()], node.children[1], f"{path}.value"
             )
             return pa.MapArray.from_arrays(_offsets(values), keys, items, mask=_nulls(values))
-        case kind if kind in _TIMESTAMPS:
+        case kind if kind in TIMESTAMPS:
             return pa.array(
                 [
                     None if value is None else (value[0] * _SECOND + value[1] + _HALF) % (2 * _HALF) - _HALF

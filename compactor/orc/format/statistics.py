@@ -18,7 +18,7 @@ from compactor.acid.types import Kind
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import Tail
 
-_INT64: Final = range(-(1 << 63), 1 << 63)
+INT64: Final = range(-(1 << 63), 1 << 63)
 _DECIMAL_DIGITS: Final = 38
 _FULL_NANOS: Final = 999_999
 _DETAIL: Final = {
@@ -155,7 +155,7 @@ def _merge_detail(merged: pb.ColumnStatistics, detail: str, filled: Sequence[pb.
 def _integers(merged: pb.IntegerStatistics, parts: Sequence[pb.IntegerStatistics]) -> bool:
     if all(part.HasField("sum") for part in parts):
         total = sum(part.sum for part in parts)
-        if total in _INT64:
+        if total in INT64:
             merged.sum = total
     merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
     return all(part.HasField("minimum") and part.HasField("maximum") for part in parts)
@@ -184,7 +184,7 @@ def _strings(merged: pb.StringStatistics, parts: Sequence[pb.StringStatistics]) 
         merged.upper_bound = high
     if all(part.HasField("sum") for part in parts):
         total = sum(part.sum for part in parts)
-        if total in _INT64:
+        if total in INT64:
             merged.sum = total
     bounded_below = all(part.HasField("minimum") or part.HasField("lower_bound") for part in parts)
     return bounded_below and all(part.HasField("maximum") or part.HasField("upper_bound") for part in parts)
@@ -218,7 +218,7 @@ def _dates(merged: pb.DateStatistics, parts: Sequence[pb.DateStatistics]) -> boo
 
 def _binaries(merged: pb.BinaryStatistics, parts: Sequence[pb.BinaryStatistics]) -> bool:
     total = sum(part.sum for part in parts)
-    if total not in _INT64:
+    if total not in INT64:
         return False
     merged.sum = total
     return all(part.HasField("sum") for part in parts)
