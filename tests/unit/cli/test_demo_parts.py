@@ -3,11 +3,13 @@
 import fcntl
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import tomllib
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -402,3 +404,15 @@ def test_everything_in_the_sample_is_due(tmp_path):
         where = places(opened, "shop")
         assert set(show._due(opened, show._write_config(tmp_path, url), where)) == {place.entity for place in where}
         assert inspection.look(opened, where[-1].found.table, ReaderSettings()).open
+
+
+def test_the_demo_needs_nothing_of_the_tests():
+    """`make demo` installs what the daemon needs, and no package or helper of the tests."""
+    files = Path(show.__file__).parent.glob("*.py")
+    imported = set(re.findall(r"^(?:from|import) ([\w.]+)", "\n".join(map(Path.read_text, files)), re.MULTILINE))
+    ours = {name for name in imported if name.partition(".")[0] in {"compactor", "tests"}}
+    assert {name for name in ours if not name.startswith(("compactor.", "tests.demo"))} == set()
+    others = {name.partition(".")[0] for name in imported - ours} - sys.stdlib_module_names
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    installed = {re.split(r"[^\w-]", wanted)[0] for wanted in project["dependencies"]}
+    assert others - installed <= {"yaml"}  # of pyyaml
