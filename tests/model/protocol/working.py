@@ -185,6 +185,8 @@ def _lowest(scene: Scene, found: Resolved, deltas: tuple[Directory, ...], base: 
         return lowest
     read = [one.high for one in found.read if one.kind != "base" and one.high < lowest]
     below = max([base.high if base else 0, *read])
+    if scene.lacks("aborted-below"):
+        return min([lowest, *(one.low for one in found.aborted if one.kind != "base" and below < one.low)])
     return min([lowest, *(write_id for write_id in numbers(lists.aborted) if write_id > below)])
 
 
