@@ -412,6 +412,17 @@ def test_a_lock_table_without_its_row(database_4):
         Transactions(database_4).snapshot()
 
 
+def test_a_password_is_asked_for_at_each_new_connection(mariadb):
+    """As one that its file gives: after the server refused one, the next connection uses what is there then."""
+    given = ["wrong-password-1"]
+    mariadb.sql("mysql", f"GRANT SELECT ON mysql.* TO '{GUARDED}'@'127.0.0.1'")
+    database = Database(mariadb.url("mysql", GUARDED), password=lambda: given[-1])
+    line = message_of(database.connect, UnreachableError)
+    assert ("Access denied" in line, "wrong-password-1" in line) == (True, False)
+    given.append(PASSWORD)
+    assert "no Hive metastore tables" in message_of(database.connect, RefusedError)
+
+
 @pytest.mark.parametrize("product", ["mariadb", "mysql5"])
 def test_credentials_and_names(request, product):
     """A wrong password and a missing database are one line, without the password."""
