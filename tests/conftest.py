@@ -176,6 +176,12 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_configure(config):
+    """Where changes are checked before they land, the slowest tests are listed at the end."""
+    if os.environ.get("CI") and not config.option.durations:
+        config.option.durations, config.option.durations_min = 25, 5.0
+
+
 def pytest_collection_modifyitems(items):
     """
     Files in the order of `LONG_FIRST`, of a cluster's those that start YARN applications and then those with the most
