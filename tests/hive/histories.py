@@ -372,6 +372,16 @@ def play(version, request, parties, folder):
         ],
     )  # it has written before Hive forgets it, and its partition is known by another
     @example(
+        {"partitioned": True},
+        [
+            ("start", Statement("insert", dynamic=True)),
+            ("go_on", 0),
+            ("reap", 0),
+            _INSERT,
+            ("hive_initiates",),
+        ],
+    )  # … before it was rolled back
+    @example(
         {"partitioned": False},
         [("initiate",), ("hive_initiates",), ("stream_on", 0, True), _INSERT_BEGUN, _INSERT],
     )  # below a minor, where nothing lay when it was planned: Hive 3.1's own Cleaner forgets what was rolled back there

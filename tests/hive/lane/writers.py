@@ -290,6 +290,8 @@ class Writers(LaneTable):
         one.named = any(txn == one.txn for txn, _ in self._noted())
         if one.phase == 0:
             self.late.append(one)
+        elif not one.named:
+            self.unnamed.append(one)
 
     def write_late(self, which):
         """The tasks of a statement that was rolled back meanwhile write their files."""
