@@ -22,7 +22,7 @@ from tests.cluster.test_change_management import (
 from tests.cluster.test_hdfs_compaction import build, compact_there
 from tests.compacting import InProcess
 from tests.metastore.actor import T
-from tests.unit.roles.test_cleaner_requests import request
+from tests.unit.roles.cleaner.test_cleaner_requests import request
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 NAMES = {"no zone": "no encryption zone", "another zone": "encryption zone /warehouse/zone"}

@@ -10,7 +10,7 @@ from compactor.acid.names import TRASH_PREFIX
 from compactor.metastore.db.database import Database
 from tests.crash.restoring import restore
 from tests.crash.scene import url_of
-from tests.unit.roles.test_restore import visible
+from tests.unit.roles.cleaner.quarantine.test_restore import visible
 from tests.unit.roles.world import World
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(280)]

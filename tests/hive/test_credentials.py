@@ -11,7 +11,7 @@ from compactor.cli.hive_site import PASSWORD, read, settings_of
 from tests.hive.java import UnavailableError, built, java
 from tests.hive.party import JUDGE, PROFILES, SOURCE
 from tests.needs import missing
-from tests.unit.cli.test_cli_init import URL, site
+from tests.unit.cli.commands.setup.test_init import URL, site
 
 pytestmark = pytest.mark.hive
 

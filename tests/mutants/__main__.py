@@ -40,7 +40,7 @@ from tests.mutants.session import (
 
 SUITES: Final[dict[str, tuple[str, ...]]] = {
     "acid": ("unit/acid", "unit/planning", "unit/engine/test_columns.py"),
-    "planning": ("unit/planning", "unit/cli/test_eligibility.py"),
+    "planning": ("unit/planning", "unit/roles/test_eligibility.py"),
     "metastore/clean": (
         "metastore/test_cleaning_*.py",
         "metastore/test_partition_names.py",

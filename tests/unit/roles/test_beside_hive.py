@@ -10,7 +10,7 @@ from compactor.metastore.model import QueueState
 from compactor.status.records import history_record
 from tests.demo.rows import CatalogRows
 from tests.metastore.databases import metastore, parties, real_client  # noqa: F401 - a fixture
-from tests.unit.roles.test_cancel import Waits
+from tests.unit.roles.worker.test_monitor import Waits
 from tests.unit.roles.world import Inline, World
 
 pytestmark = [pytest.mark.hive, pytest.mark.postgres]

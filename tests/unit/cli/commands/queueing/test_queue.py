@@ -337,6 +337,6 @@ def test_each_key_for_programs_is_told_of(shop):
     keys = set(shop.json("queue")[0])
     shop.run("cancel", "1")
     keys |= set(shop.json("history")[0])
-    page = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+    page = Path(__file__).resolve().parents[5] / "docs" / "cli.md"
     section = page.read_text(encoding="utf-8").split("### `compactor queue")[1].split("\n### ")[0]
     assert keys - set(re.findall(r"`(\w+)`", section)) == set()

@@ -11,7 +11,7 @@ from compactor.planning.thresholds import Thresholds
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings.roles import ThresholdSettings
 
-REASONS = Path(__file__).parents[3] / "docs" / "reasons.md"
+REASONS = Path(__file__).parents[4] / "docs" / "reasons.md"
 
 
 def test_defaults_are_the_same():

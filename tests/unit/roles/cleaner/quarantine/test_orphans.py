@@ -9,8 +9,8 @@ import pytest
 from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import COMPACTION
 from compactor.roles.cleaner.quarantine.orphans import Leftovers
-from tests.unit.roles.test_quarantine import HOUR_MS, later  # noqa: F401 - a fixture
-from tests.unit.roles.test_restore import replaced
+from tests.unit.roles.cleaner.quarantine.test_expiry import HOUR_MS, later  # noqa: F401 - a fixture
+from tests.unit.roles.cleaner.quarantine.test_restore import replaced
 
 DAY_MS = 24 * 3_600_000
 OLD = time.time() - 10 * 86_400

@@ -13,8 +13,8 @@ from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine import restore as module
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.services import Services
-from tests.unit.roles.test_quarantine import HOUR_MS, later  # noqa: F401 - a fixture
-from tests.unit.roles.test_restore import refused, replaced, tree, undoing, visible
+from tests.unit.roles.cleaner.quarantine.test_expiry import HOUR_MS, later  # noqa: F401 - a fixture
+from tests.unit.roles.cleaner.quarantine.test_restore import refused, replaced, tree, undoing, visible
 from tests.unit.roles.troubled import Troubled
 
 

@@ -17,7 +17,7 @@ from compactor.errors import UnreachableError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
 from compactor.roles.identity import Identity
-from tests.unit.cli.test_cli_init import site
+from tests.unit.cli.commands.setup.test_init import site
 
 
 def found(shop, *words):

@@ -11,7 +11,7 @@ from compactor.roles.initiator import initiator as module
 from compactor.roles.initiator import spread
 from compactor.roles.initiator.initiator import CYCLE_SECONDS, Initiator
 from tests.unit.roles.dead_store import DeadStore
-from tests.unit.roles.test_held import pause, resume
+from tests.unit.roles.test_pauses import pause, resume
 
 NAMES = ("a", "b", "c", "d", "e")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compactor.errors import RefusedError
 from tests import strategies
 from tests.metastore.databases import kinds, metastore
-from tests.unit.roles.test_restore import tree, undoing
+from tests.unit.roles.cleaner.quarantine.test_restore import tree, undoing
 from tests.unit.roles.world import World
 
 

@@ -7,7 +7,7 @@ import pytest
 from compactor.cli.commands.leftovers.restore import _names
 from compactor.cli.session import Code
 from tests.unit.cli.conftest import Shop
-from tests.unit.roles.test_restore import visible
+from tests.unit.roles.cleaner.quarantine.test_restore import visible
 from tests.unit.roles.world import World
 
 

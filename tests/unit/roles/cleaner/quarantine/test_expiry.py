@@ -14,7 +14,7 @@ from compactor.metastore.db.database import Database
 from compactor.roles.cleaner.quarantine.expiry import INTERVAL_SECONDS
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, KeptFiles, Manifest, decode
 from compactor.settings import load_settings
-from tests.unit.roles.test_restore import replaced, undoing
+from tests.unit.roles.cleaner.quarantine.test_restore import replaced, undoing
 
 HOUR_MS = 3_600_000
 
