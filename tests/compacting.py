@@ -13,7 +13,7 @@ from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWr
 from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
 from compactor.errors import CancelledError
-from compactor.metastore.model import Column, Entity, QueueEntry, QueueState, TableFacts
+from compactor.metastore.model import CatalogColumn, Entity, QueueEntry, QueueState, TableFacts
 from compactor.planning.facts import StoredAs
 from compactor.settings import Settings
 from compactor.spark.results import Failed, run_partition
@@ -81,8 +81,8 @@ def facts_of(table, *, database=None, location=None, text=None):
         table_type="MANAGED_TABLE",
         owner="hive",
         location=f"file:{location or table.location}",
-        columns=tuple(Column(*one) for one in table.columns),
-        partition_keys=tuple(Column(*one) for one in table.partition_keys),
+        columns=tuple(CatalogColumn(*one) for one in table.columns),
+        partition_keys=tuple(CatalogColumn(*one) for one in table.partition_keys),
         input_format=TEXT_INPUT if text else ORC_INPUT,
         serde=LINES if text else None,
         buckets=table.buckets,
@@ -208,7 +208,7 @@ def directory_compaction(
         table_type="MANAGED_TABLE",
         owner="hive",
         location=f"file:{location}",
-        columns=tuple(Column(*one) for one in columns),
+        columns=tuple(CatalogColumn(*one) for one in columns),
         partition_keys=(),
         input_format=ORC_INPUT,
         serde=None,

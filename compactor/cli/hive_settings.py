@@ -22,7 +22,7 @@ _OWN_ROLES: Final = ("metastore.compactor.", "hive.compactor.")
 _SWITCHES: Final = ("metastore.compactor.initiator.on", "metastore.compactor.cleaner.on")
 
 
-class Verdict(StrEnum):
+class Treatment(StrEnum):
     """What is made of a setting of Hive's; the head of the list explains each."""
 
     NO_EFFECT = "no-effect"
@@ -41,7 +41,7 @@ class HiveSetting:
     """
 
     name: str
-    verdict: Verdict
+    verdict: Treatment
     why: str
     by: str
     defaults: Mapping[str, str]
@@ -87,7 +87,7 @@ def hive_settings() -> HiveSettings:
             if name in settings:
                 raise ValueError(f"{LIST.name}: {name} stands there twice")
             settings[name] = HiveSetting(
-                name, Verdict(group["verdict"]), group["why"].strip(), group.get("by", ""), defaults
+                name, Treatment(group["verdict"]), group["why"].strip(), group.get("by", ""), defaults
             )
     return HiveSettings(tuple(document["releases"]), tuple(document["keys"]), settings)
 
@@ -103,7 +103,7 @@ def deviations(found: Mapping[str, Property], layout: LayoutVersion, schema_vers
     known = hive_settings()
     ours = [release for release in known.releases if release.startswith("3") is (layout is LayoutVersion.HIVE_3)]
     for one in known.settings.values():
-        if one.verdict is not Verdict.REFUSED or one.name.startswith(_OWN_ROLES):
+        if one.verdict is not Treatment.REFUSED or one.name.startswith(_OWN_ROLES):
             continue
         said = one.found_in(found)
         counted_on = {value for release in ours if (value := one.default(release)) is not None}

@@ -89,7 +89,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HiveConfiguration:
     """
     What a configuration says.
 
@@ -241,7 +241,7 @@ _DELAY: Final = "hive.compactor.delayed.cleanup.enabled"
 _RETENTION: Final = "hive.compactor.cleaner.retention.time.seconds"
 
 
-def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Found:
+def settings_of(found: Mapping[str, Property], password_file: Path | None) -> HiveConfiguration:
     """
     Our settings that a configuration tells.
 
@@ -301,7 +301,7 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Fo
         notes.append(
             f"Hive 4.1 and newer deliver {' and '.join(silent)} as true: set what no file names to false there"
         )
-    return Found(tuple(taken), tuple(notes), password.value if password is not None else None)
+    return HiveConfiguration(tuple(taken), tuple(notes), password.value if password is not None else None)
 
 
 def _first(found: Mapping[str, Property], names: Sequence[str]) -> Property | None:

@@ -26,8 +26,8 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, fetched
 from compactor.metastore.model import (
     DEFAULT_CATALOG,
+    CatalogColumn,
     CatalogPlace,
-    Column,
     Entity,
     PartitionFacts,
     TableFacts,
@@ -539,8 +539,8 @@ class Catalog:
         return self._database.dialect.among(column, values)
 
 
-def _columns(pairs: Iterable[Pair]) -> tuple[Column, ...]:
-    return tuple(Column(name, kind or "") for name, kind in pairs)
+def _columns(pairs: Iterable[Pair]) -> tuple[CatalogColumn, ...]:
+    return tuple(CatalogColumn(name, kind or "") for name, kind in pairs)
 
 
 def _like(pattern: str) -> str:

@@ -66,7 +66,7 @@ _MUTEXES_3 = MUTEXES | {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DutyFinding:
     """Whether the compactor does a duty, and the sentence that says why."""
 
     ours: bool
@@ -85,7 +85,7 @@ class Housekeeping:
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
 
-    def who_does_it(self) -> Mapping[Duty, Finding]:
+    def who_does_it(self) -> Mapping[Duty, DutyFinding]:
         """
         For each duty, whether the compactor does it, judged by the rows that are left undone.
 
@@ -100,11 +100,11 @@ class Housekeeping:
         Duplicate components are left to Hive: they only cost space, and no column tells how long they have been there.
         """
         if self._database.embedded:
-            return dict.fromkeys(Duty, Finding(ours=True, sentence="no other process uses the embedded database"))
+            return dict.fromkeys(Duty, DutyFinding(ours=True, sentence="no other process uses the embedded database"))
         found = self._database.read(lambda connection: {duty: self._undone(connection, duty) for duty in Duty})
         if not self._schema.hive_4:
             for duty in (Duty.WRITE_ID_MAPPINGS, Duty.EMPTY_TRANSACTIONS):
-                found[duty] = Finding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
+                found[duty] = DutyFinding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
         return found
 
     def run(
@@ -379,7 +379,7 @@ class Housekeeping:
 
     # Finding out
 
-    def _undone(self, connection: Connection, duty: Duty) -> Finding:
+    def _undone(self, connection: Connection, duty: Duty) -> DutyFinding:
         schema, now = self._schema, self._database.now
         txns = schema.txns.c
         long_ago = select(func.max(txns.txn_id)).where(txns.txn_started < now - _OVERDUE_MS).scalar_subquery()
@@ -413,10 +413,10 @@ class Housekeeping:
                 )
                 return _finding(count, "rows of COMPLETED_COMPACTIONS are far beyond what Hive keeps")
             case Duty.DUPLICATE_COMPONENTS:
-                return Finding(ours=False, sentence="left to Hive: duplicates only cost space")
+                return DutyFinding(ours=False, sentence="left to Hive: duplicates only cost space")
 
 
-def _finding(count: int | None, what: str) -> Finding:
+def _finding(count: int | None, what: str) -> DutyFinding:
     if count:
-        return Finding(ours=True, sentence=f"no service does it: {count} {what}")
-    return Finding(ours=False, sentence="nothing is overdue: a service does it, or there is nothing to do")
+        return DutyFinding(ours=True, sentence=f"no service does it: {count} {what}")
+    return DutyFinding(ours=False, sentence="nothing is overdue: a service does it, or there is nothing to do")

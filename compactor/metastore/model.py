@@ -50,7 +50,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class CatalogColumn:
     """One column; `type` is Hive's type string, for example `array<struct<a:int>>`."""
 
     name: str
@@ -70,8 +70,8 @@ class TableFacts:
     table_type: str
     owner: str | None
     location: str | None
-    columns: tuple[Column, ...]
-    partition_keys: tuple[Column, ...]
+    columns: tuple[CatalogColumn, ...]
+    partition_keys: tuple[CatalogColumn, ...]
     input_format: str | None
     serde: str | None
     buckets: int = 0
@@ -120,7 +120,7 @@ class PartitionFacts:
     name: str
     location: str | None
     parameters: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[Column, ...] = ()
+    columns: tuple[CatalogColumn, ...] = ()
     buckets: int = 0
     input_format: str | None = None
 

@@ -82,7 +82,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ForgettingVerdict:
     """
     The answer.
 
@@ -99,7 +99,7 @@ class Verdict:
         return self.ground in {Ground.OUTLIVED, Ground.OF_ANOTHER_TABLE}
 
 
-def may_be_forgotten(component: AbortedComponent, search: Search) -> Verdict:
+def may_be_forgotten(component: AbortedComponent, search: Search) -> ForgettingVerdict:
     """
     Whether the search proves that nothing is left, and nothing can come, of what the component marks.
 
@@ -107,20 +107,20 @@ def may_be_forgotten(component: AbortedComponent, search: Search) -> Verdict:
     goes at once.
     """
     if component.of_another_table and component.write_id is not None:
-        return Verdict(Ground.OF_ANOTHER_TABLE)
+        return ForgettingVerdict(Ground.OF_ANOTHER_TABLE)
     if not search.txns.is_aborted(component.txn_id):
-        return Verdict(Ground.NOT_ABORTED)
+        return ForgettingVerdict(Ground.NOT_ABORTED)
     if search.partition is not None and (component.operation != "c" or component.partition != search.partition):
-        return Verdict(Ground.NOT_SEARCHED)
+        return ForgettingVerdict(Ground.NOT_SEARCHED)
     is_gone = component.write_id is not None if component.operation == "c" else component.mapped_id in search.gone
     if not is_gone:
-        return Verdict(Ground.ROWS_LEFT)
+        return ForgettingVerdict(Ground.ROWS_LEFT)
     return by_age(component.heartbeat_ms, search.listed_ms, search.late_ms)
 
 
-def by_age(heartbeat_ms: int | None, now_ms: int, late_ms: int) -> Verdict:
+def by_age(heartbeat_ms: int | None, now_ms: int, late_ms: int) -> ForgettingVerdict:
     """Whether tasks of an aborted transaction may still write at a moment: MAY_WRITE, else OUTLIVED."""
     if heartbeat_ms is None:
-        return Verdict(Ground.MAY_WRITE)
+        return ForgettingVerdict(Ground.MAY_WRITE)
     until_ms = heartbeat_ms + late_ms
-    return Verdict(Ground.OUTLIVED) if until_ms <= now_ms else Verdict(Ground.MAY_WRITE, until_ms)
+    return ForgettingVerdict(Ground.OUTLIVED) if until_ms <= now_ms else ForgettingVerdict(Ground.MAY_WRITE, until_ms)

@@ -6,7 +6,7 @@ from sqlalchemy import event, insert, select, update
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.db.database import Database
-from compactor.metastore.model import CatalogPlace, Column, Entity
+from compactor.metastore.model import CatalogColumn, CatalogPlace, Entity
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.facts import NOT_STORED
 from tests.fixtures.hive import metastore_sql
@@ -26,8 +26,8 @@ def test_a_table_is_described_in_full(database, hive):
         database_parameters={"no_auto_compaction": "true"},
     )
     table = Catalog(database).find_table("DB", "T")
-    assert table.columns == tuple(Column(*column) for column in columns)
-    assert table.partition_keys == (Column("p", "string"),)
+    assert table.columns == tuple(CatalogColumn(*column) for column in columns)
+    assert table.partition_keys == (CatalogColumn("p", "string"),)
     assert (table.buckets, table.sorted, table.insert_only, table.partitioned) == (4, True, True, True)
     assert (table.location, table.owner, table.table_type) == ("file:/w/db.db/t", "ann", "MANAGED_TABLE")
     assert table.input_format.endswith("OrcInputFormat")
@@ -122,7 +122,7 @@ def test_a_partition_is_described_in_full(database, hive):
     assert (partition.name, partition.location, partition.columns) == (
         "p=1",
         "file:/w/db.db/t/p=1",
-        (Column("a", "int"),),
+        (CatalogColumn("a", "int"),),
     )
     assert partition.parameters == {"numRows": "3", "no_cleanup": "true"}
 
@@ -271,7 +271,12 @@ def test_hives_own_catalog_is_read(written_by_hive):
     assert tables["bucketed"].bucket_columns == ("id",)
     assert (
         tables["evolved"].columns
-        == (Column("id", "int"), Column("n", "bigint"), Column("s", "string"), Column("d", "decimal(8,2)"))
+        == (
+            CatalogColumn("id", "int"),
+            CatalogColumn("n", "bigint"),
+            CatalogColumn("s", "string"),
+            CatalogColumn("d", "decimal(8,2)"),
+        )
         or tables["evolved"].columns
     )
     odd = catalog.partition_names(tables["odd_parts"])

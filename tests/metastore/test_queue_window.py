@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from compactor.metastore.compaction_queue.window import SIZE, Reading, Window
+from compactor.metastore.compaction_queue.window import SIZE, QueueWindow, Reading
 from compactor.metastore.model import Entity
 from compactor.metastore.partition_names import folded_entity
 
@@ -20,7 +20,7 @@ class Queue:
     read: int = 0
 
     def window(self):
-        return Window(lambda: self.now)
+        return QueueWindow(lambda: self.now)
 
     def reading(self):
         self.read += 1

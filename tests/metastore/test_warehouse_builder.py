@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidWriteIdList
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.model import Column, Entity
+from compactor.metastore.model import CatalogColumn, Entity
 from compactor.metastore.txn.transactions import Transactions
 from tests import strategies
 from tests.demo.ledger import MemoryLedger
@@ -80,8 +80,8 @@ def test_tables_and_partitions_are_found(database, built):
     catalog = Catalog(database)
     facts = catalog.find_table("shop", "orders")
     assert (facts.columns, facts.partition_keys) == (
-        (Column("id", "int"), Column("v", "array<string>"), Column("n", "bigint")),
-        (Column("day", "string"),),
+        (CatalogColumn("id", "int"), CatalogColumn("v", "array<string>"), CatalogColumn("n", "bigint")),
+        (CatalogColumn("day", "string"),),
     )
     assert (facts.buckets, facts.bucket_columns, facts.location) == (2, ("id",), f"file:{table.location}")
     assert (facts.transactional, facts.insert_only) == (True, False)
@@ -89,7 +89,7 @@ def test_tables_and_partitions_are_found(database, built):
     assert sorted(catalog.partition_names(facts)) == ["day=2024%2F01", "day=__HIVE_DEFAULT_PARTITION__"]
     partition = catalog.find_partition(facts, "day=2024%2F01")
     assert partition.location == f"file:{table.location}/day=2024%2F01"
-    assert partition.columns == (Column("id", "int"), Column("v", "array<string>"))
+    assert partition.columns == (CatalogColumn("id", "int"), CatalogColumn("v", "array<string>"))
     assert_as_expected(built, table)
 
 

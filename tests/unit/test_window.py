@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.metastore.compaction_queue import window as module
-from compactor.metastore.compaction_queue.window import SIZE, Reading, Window
+from compactor.metastore.compaction_queue.window import SIZE, QueueWindow, Reading
 from tests.unit.roles.world import Clock
 
 PLACE = ("db", "t", None)
@@ -34,7 +34,7 @@ def everything(_number, _place):
 
 def test_one_reading_serves_many_claims():
     """In the order of the reading, and with nothing left the answer is that of a new one."""
-    window, entries = Window(Clock()), Entries([1, 2, 3])
+    window, entries = QueueWindow(Clock()), Entries([1, 2, 3])
     assert [window.give(entries.read, everything) for _ in range(3)] == [(1, True), (2, True), (3, True)]
     assert entries.readings == 1
     assert window.give(entries.read, everything) == (None, False)
@@ -43,7 +43,7 @@ def test_one_reading_serves_many_claims():
 
 def test_what_a_worker_was_given_is_not_given_again_before_its_claim_is_done():
     """Though another reading still shows it; afterwards it may be, if it still waits."""
-    window, entries = Window(Clock()), Entries([1, 2])
+    window, entries = QueueWindow(Clock()), Entries([1, 2])
     assert window.give(entries.read, everything) == (1, True)
     window.forget()
     assert window.give(entries.read, everything) == (2, True)
@@ -55,7 +55,7 @@ def test_what_a_worker_was_given_is_not_given_again_before_its_claim_is_done():
 def test_a_reading_grows_old():
     """After a second another process may have given back an entry that comes before those that are left."""
     clock, entries = Clock(), Entries([5, 6, 7])
-    window = Window(clock)
+    window = QueueWindow(clock)
     assert window.give(entries.read, everything)[0] == 5
     entries.numbers = [2, 6, 7]
     assert window.give(entries.read, everything)[0] == 6
@@ -66,7 +66,7 @@ def test_a_reading_grows_old():
 def test_reading_takes_a_small_part_of_the_time():
     """Where the server takes long for a reading it serves longer: all claims of the process wait for it."""
     clock, entries = Clock(), Entries(range(9))
-    window = Window(clock)
+    window = QueueWindow(clock)
 
     def read():
         clock.forward(3)
@@ -83,7 +83,7 @@ def test_reading_takes_a_small_part_of_the_time():
 
 def test_an_entry_that_was_given_back_is_seen_at_once():
     """After `forget` the queue is read again, however fresh the reading is."""
-    window, entries = Window(Clock()), Entries([5, 6])
+    window, entries = QueueWindow(Clock()), Entries([5, 6])
     window.give(entries.read, everything)
     entries.numbers = [2, 6]
     window.forget()
@@ -92,7 +92,7 @@ def test_an_entry_that_was_given_back_is_seen_at_once():
 
 def test_what_does_not_fit_stays_for_others():
     """A worker that may not take an entry passes over it."""
-    window, entries = Window(Clock()), Entries([1, 2])
+    window, entries = QueueWindow(Clock()), Entries([1, 2])
     assert window.give(entries.read, lambda number, _: number != 1) == (2, True)
     assert window.give(entries.read, everything) == (1, True)
     assert entries.readings == 1
@@ -101,7 +101,7 @@ def test_what_does_not_fit_stays_for_others():
 def test_of_a_place_that_is_worked_on_no_other_entry_is_given():
     """Neither beside another process's claim, nor beside one that this process has just given, done or not."""
     entries = Entries([1, 2, 3, 4], at_work={("db.t", "p=1")}, places=lambda number: (number + 1) // 2)
-    window = Window(Clock())
+    window = QueueWindow(Clock())
     assert window.give(entries.read, everything) == (3, True)
     assert window.give(entries.read, everything) == (None, False)
     window.done([3])
@@ -114,14 +114,14 @@ def test_of_a_place_that_is_worked_on_no_other_entry_is_given():
 @pytest.mark.parametrize(("count", "more"), [(SIZE - 1, False), (SIZE, True)])
 def test_whether_entries_were_not_read_is_told(count, more):
     """A full reading may have left some out: the caller goes on behind them."""
-    window, entries = Window(Clock()), Entries(range(count))
+    window, entries = QueueWindow(Clock()), Entries(range(count))
     assert window.give(entries.read, lambda *_: False) == (None, more)
 
 
 @given(st.sets(st.integers(1, 1000), max_size=40), st.integers(2, 6))
 def test_no_two_workers_get_the_same_entry(numbers, workers):
     """Each entry goes to one of several threads, and all of them go."""
-    window, entries, taken = Window(), Entries(sorted(numbers)), []
+    window, entries, taken = QueueWindow(), Entries(sorted(numbers)), []
 
     def work():
         while (number := window.give(entries.read, everything)[0]) is not None:

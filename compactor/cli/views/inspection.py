@@ -32,7 +32,7 @@ from compactor.metastore.model import (
     duration,
 )
 from compactor.metastore.txn.transactions import Transactions
-from compactor.planning.forgetting import AbortedComponent, Verdict
+from compactor.planning.forgetting import AbortedComponent, ForgettingVerdict
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.reasons import Reason
 from compactor.roles.cleaner.evidence import evidence_in
@@ -118,7 +118,7 @@ class Inspection:
     queue: Sequence[QueueEntry]
     history: Sequence[HistoryEntry]
     cleaning: Sequence[ReadyEntry]
-    late: Sequence[tuple[AbortedComponent, Verdict]] = ()
+    late: Sequence[tuple[AbortedComponent, ForgettingVerdict]] = ()
 
     def why_known(self) -> str | None:
         """A sentence on why the metastore doesn't forget what was aborted in the table yet; None: nothing such is."""

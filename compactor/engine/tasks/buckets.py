@@ -22,7 +22,7 @@ from compactor.engine.results import Origin, OutputFile, RowCounts, counted
 from compactor.engine.tasks.delete_windows import BucketEvents, Span, Written, spanning
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, Work
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, FileWork
 from compactor.errors import CorruptFileError
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.deletes import DeleteEvents, visible
@@ -56,7 +56,7 @@ def run_task(task: ChunkTask | BucketTask | DeleteTask) -> ChunkResult | OutputF
 class _Files:
     """A running task with its inputs, its output format and its directory."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: FileWork) -> None:
         self._work = work
         self._storage: Storage = storage_for(work.location)
         self._inputs = {file.path: file for file in work.inputs}

@@ -24,7 +24,7 @@ from compactor.planning.document import (
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class FileWork:
     """
     The facts that all tasks of one output file share.
 
@@ -53,10 +53,10 @@ class Work:
     digests: bool
 
 
-def work_of(plan: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str, *, digests: bool) -> Work:
-    """What a task must know to write one file of a plan, or to check it; `tasks` and `digests` as in `Work`."""
+def work_of(plan: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str, *, digests: bool) -> FileWork:
+    """What a task must know to write one file of a plan, or to check it; `tasks` and `digests` as in `FileWork`."""
     used = {segment.path for segment in bucket.segments} | set(bucket.deletes)
-    return Work(
+    return FileWork(
         location=plan.location,
         tasks=tasks,
         directory=output.name,
@@ -78,7 +78,7 @@ def work_of(plan: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: 
 class ChunkTask:
     """Recode one chunk of a bucket; or probe one stripe, and recode it only if it can't be copied."""
 
-    work: Work
+    work: FileWork
     chunk: int
     segments: tuple[Segment, ...]
 
@@ -118,7 +118,7 @@ class BucketTask:
     Write a bucket's file; `parts` are the chunks that other tasks have recoded, empty when this task recodes all.
     """
 
-    work: Work
+    work: FileWork
     parts: tuple[ChunkResult, ...]
 
     @property
@@ -130,7 +130,7 @@ class BucketTask:
 class DeleteTask:
     """Write a bucket's delete events, one per key."""
 
-    work: Work
+    work: FileWork
 
     @property
     def bytes(self) -> int:

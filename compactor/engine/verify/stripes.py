@@ -17,7 +17,7 @@ from compactor.engine.output_format import output_format
 from compactor.engine.results import Checked, Origin, OutputFile
 from compactor.engine.tasks.delete_windows import BucketEvents, Span
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import Work
+from compactor.engine.tasks.specs import FileWork
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.digests.digest import Digest, Digester
@@ -49,7 +49,7 @@ class VerifyTask:
         count: number of stripes of the whole file.
     """
 
-    work: Work
+    work: FileWork
     path: str
     file: OutputFile
     origins: tuple[Origin, ...]
@@ -57,7 +57,7 @@ class VerifyTask:
     count: int
 
     @classmethod
-    def of(cls, work: Work, file: OutputFile, path: str) -> "VerifyTask":
+    def of(cls, work: FileWork, file: OutputFile, path: str) -> "VerifyTask":
         """Check all stripes of a file; the work's segments, which a check doesn't ask for, are left out."""
         origins = tuple(replace(origin, count=1) for origin in file.origins for _ in range(origin.count))
         work = replace(work, bucket=replace(work.bucket, segments=()))

@@ -9,7 +9,7 @@ FindPotentialCompactionsFunction, CheckFailedCompactionsHandler, TableOptimizer.
 
 from compactor.metastore.candidates.initiating import Initiating
 from compactor.metastore.candidates.left import Left
-from compactor.metastore.candidates.look import Look, Part
+from compactor.metastore.candidates.look import CandidatePart, Look
 from compactor.metastore.candidates.unnamed import HandedOut
 
-__all__ = ["HandedOut", "Initiating", "Left", "Look", "Part"]
+__all__ = ["CandidatePart", "HandedOut", "Initiating", "Left", "Look"]

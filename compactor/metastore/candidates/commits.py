@@ -14,7 +14,7 @@ Asked = Mapping[Entity, AbstractSet[str | None]]
 """For some tables the partitions that are asked for, as Hive stores their names; None stands for the whole table."""
 
 
-class Commits:
+class CommittedWrites:
     """The commits of one metastore. Building a statement costs more than running it, so each is built once."""
 
     def __init__(self, database: Database) -> None:

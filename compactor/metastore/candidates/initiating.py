@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from compactor.durations import DAY_MS
 from compactor.metastore.candidates.aborts import AbortedIn, Bounds, add_aborted, read_aborted, tables_in_question
-from compactor.metastore.candidates.commits import Asked, Commits
+from compactor.metastore.candidates.commits import Asked, CommittedWrites
 from compactor.metastore.candidates.failures import read_failing, read_unlucky
-from compactor.metastore.candidates.look import Look, Part
+from compactor.metastore.candidates.look import CandidatePart, Look
 from compactor.metastore.candidates.queued import read_active, read_ready
 from compactor.metastore.candidates.stored_names import as_stored, catalogued
 from compactor.metastore.candidates.unnamed import HandedOut, ended, read_handed_out, read_unnamed
@@ -26,7 +26,7 @@ class _Known:
     What a look has read before its parts.
 
     Args:
-        asked: as for `Commits.read`.
+        asked: as for `CommittedWrites.read`.
         active: what is initiated or working.
         ready: the highest write id of the entries that are ready for cleaning.
         ended: the newest write of each table that ended since the look before.
@@ -48,7 +48,7 @@ class Initiating:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
-        self._commits = Commits(database)
+        self._commits = CommittedWrites(database)
 
     def last_cycle_ms(self) -> int | None:
         """
@@ -153,7 +153,7 @@ class Initiating:
             waiting,
         )
 
-    def _read(self, connection: Connection, tables: Sequence[Entity], known: _Known) -> Part:
+    def _read(self, connection: Connection, tables: Sequence[Entity], known: _Known) -> CandidatePart:
         """The candidates in some tables."""
         written = self._commits.read(connection, tables, known.asked)
         add_aborted(written, tables, known.aborted)
@@ -170,7 +170,7 @@ class Initiating:
         ]
         place = {(table.database, table.table): number for number, table in enumerate(tables)}
         candidates.sort(key=lambda candidate: place[candidate.entity.database, candidate.entity.table])
-        return Part(candidates, frozenset(unnamed))
+        return CandidatePart(candidates, frozenset(unnamed))
 
 
 def _ask(asked: dict[Entity, set[str | None]], entities: Iterable[Entity]) -> None:

@@ -20,7 +20,7 @@ _AT_ONCE = 10_000
 """Candidates that are read at a time: bounds the memory that a look at a large warehouse takes."""
 
 
-class Part(NamedTuple):
+class CandidatePart(NamedTuple):
     """
     Some of the candidates that a look finds.
 
@@ -50,40 +50,40 @@ class Look:
     reached: int
     handed_out: HandedOut
     sizes: Mapping[Entity, int] = field(default_factory=dict)
-    read: Callable[[Sequence[Entity]], Part] = lambda _: Part([])
+    read: Callable[[Sequence[Entity]], CandidatePart] = lambda _: CandidatePart([])
     waiting: AbstractSet[Entity] = frozenset()
 
-    def parts(self, left: Left) -> Iterator[Part]:
+    def parts(self, left: Left) -> Iterator[CandidatePart]:
         """
         All candidates: those that an earlier cycle left first, in the order in which they were left, then the others,
         by table. So every candidate gets its turn, however few a cycle reaches.
         """
-        held = Part([])
+        held = CandidatePart([])
         for piece in self._pieces(left):
             if held.candidates and len(held.candidates) + len(piece.candidates) > _AT_ONCE:
                 yield held
                 held = piece
             else:
-                held = Part(held.candidates + piece.candidates, held.unnamed | piece.unnamed)
+                held = CandidatePart(held.candidates + piece.candidates, held.unnamed | piece.unnamed)
         if held.candidates:
             yield held
 
-    def _pieces(self, left: Left) -> Iterator[Part]:
+    def _pieces(self, left: Left) -> Iterator[CandidatePart]:
         for entities in _grouped(left):
             part = self.read(list(dict.fromkeys(entity.whole_table() for entity in entities)))
             found = {candidate.entity: candidate for candidate in part.candidates}
-            yield Part([found[one] for one in entities if one in found], part.unnamed.intersection(entities))
+            yield CandidatePart([found[one] for one in entities if one in found], part.unnamed.intersection(entities))
         for tables in self._groups():
             part, before = self.read(tables), left.of(tables)
             if before:
                 others = [candidate for candidate in part.candidates if candidate.entity not in before]
-                part = Part(others, part.unnamed - before)
+                part = CandidatePart(others, part.unnamed - before)
             yield part
 
-    def whole(self) -> Part:
+    def whole(self) -> CandidatePart:
         """All candidates in one part."""
         parts = list(self.parts(Left()))
-        return Part(
+        return CandidatePart(
             [candidate for part in parts for candidate in part.candidates],
             frozenset[Entity]().union(*(part.unnamed for part in parts)),
         )

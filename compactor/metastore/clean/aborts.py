@@ -30,7 +30,7 @@ from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum
 from compactor.metastore.model import KIND_CODES, Entity, QueueState
 from compactor.metastore.txn.snapshot import Snapshot
 from compactor.metastore.txn.snapshots import snapshots_for
-from compactor.planning.forgetting import AbortedComponent, Ground, Verdict, by_age
+from compactor.planning.forgetting import AbortedComponent, ForgettingVerdict, Ground, by_age
 
 _FIRST_RETRY_MS = 300_000
 _LONGEST_RETRY_MS = DAY_MS
@@ -209,7 +209,9 @@ class Aborts:
         Returns how many they are, and when it is over; None where there are none.
         """
 
-        def look(connection: Connection) -> tuple[list[tuple[AbortedComponent, Verdict]], dict[str | None, int]]:
+        def look(
+            connection: Connection,
+        ) -> tuple[list[tuple[AbortedComponent, ForgettingVerdict]], dict[str | None, int]]:
             return judged(connection, self._schema, proof), self._counts(connection, proof.table)
 
         rows, counts = self._database.read(look)
@@ -234,10 +236,10 @@ class Aborts:
         )
         return {name: int(count) for name, count in connection.execute(query)}
 
-    def may_write(self, table: Entity, late_ms: int) -> list[tuple[AbortedComponent, Verdict]]:
+    def may_write(self, table: Entity, late_ms: int) -> list[tuple[AbortedComponent, ForgettingVerdict]]:
         """The components of a table's aborted transactions whose tasks may still write, each with its verdict."""
 
-        def look(connection: Connection) -> list[tuple[AbortedComponent, Verdict]]:
+        def look(connection: Connection) -> list[tuple[AbortedComponent, ForgettingVerdict]]:
             now_ms = self._database.now_ms(connection)
             rows = [row for row in read_components(connection, self._schema, table) if not row.of_another_table]
             return [(row, by_age(row.heartbeat_ms, now_ms, late_ms)) for row in rows]

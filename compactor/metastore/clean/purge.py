@@ -39,7 +39,7 @@ from compactor.metastore.model import DEFAULT_CATALOG, Entity
 from compactor.metastore.partition_names import is_plain, stored_as, unescaped
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS
 from compactor.metastore.worker_ids import parse_worker_id
-from compactor.planning.forgetting import AbortedComponent, Search, Verdict, may_be_forgotten
+from compactor.planning.forgetting import AbortedComponent, ForgettingVerdict, Search, may_be_forgotten
 from compactor.reasons import Reason
 
 NOTED = "compactor: what it may have written is in TXN_COMPONENTS"
@@ -65,7 +65,9 @@ class Proof:
     search: Search
 
 
-def judged(connection: Connection, schema: HiveSchema, proof: Proof) -> list[tuple[AbortedComponent, Verdict]]:
+def judged(
+    connection: Connection, schema: HiveSchema, proof: Proof
+) -> list[tuple[AbortedComponent, ForgettingVerdict]]:
     """The components of aborted transactions on the proof's table, each with what becomes of it by this proof."""
     return [(row, may_be_forgotten(row, proof.search)) for row in read_components(connection, schema, proof.table)]
 

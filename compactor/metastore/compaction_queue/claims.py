@@ -38,7 +38,7 @@ from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.rivals import places_at_work
 from compactor.metastore.compaction_queue.rows import find_queued
 from compactor.metastore.compaction_queue.urgency import rank_column
-from compactor.metastore.compaction_queue.window import SIZE, Place, Reading, Window
+from compactor.metastore.compaction_queue.window import SIZE, Place, QueueWindow, Reading
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fitting, next_number
 from compactor.metastore.model import HIVES_OWN_PROPERTIES, KIND_CODES, Entity, QueueEntry, QueueState
@@ -97,7 +97,7 @@ class Claims:
         self._table = self._schema.compaction_queue
         self._rank = rank_column(self._table)
         self._looks: dict[str | None, Select[Any]] = {}
-        self._windows: defaultdict[str | None, Window] = defaultdict(Window)
+        self._windows: defaultdict[str | None, QueueWindow] = defaultdict(QueueWindow)
 
     def claim(
         self,
@@ -151,7 +151,7 @@ class Claims:
         gate: ClaimGate | None,
         given: list[int],
     ) -> QueueEntry | None:
-        """Args: given: gets the ids of entries from the window that no other worker is given until `Window.done`."""
+        """Args: given: gets ids of entries from the window that no other worker is given until `QueueWindow.done`."""
 
         def take(connection: Connection, number: int) -> QueueEntry | None:
             return self._take(connection, number, values)

@@ -40,7 +40,7 @@ class Reading:
     at_work: Collection[FoldedEntity]
 
 
-class Window:
+class QueueWindow:
     """
     The most urgent waiting entries of one pool; any number of threads may use it.
 

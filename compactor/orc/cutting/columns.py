@@ -40,7 +40,7 @@ Positions = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ValueCut:
     """
     Which values of a column stay.
 
@@ -59,11 +59,11 @@ class Cut:
         """Numbers of the values that go."""
         return np.flatnonzero(~self.kept)
 
-    def among(self, present: Mask) -> "Cut":
+    def among(self, present: Mask) -> "ValueCut":
         """The same of the values that aren't NULL."""
         left = np.concatenate(([0], np.cumsum(present[self.kept])))
         number = np.cumsum(present) - 1
-        return Cut(self.kept[present], left[self.bounds], number[self.wanted[present[self.wanted]]])
+        return ValueCut(self.kept[present], left[self.bounds], number[self.wanted[present[self.wanted]]])
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class UnknownEncodingError(Exception):
     """The streams aren't in a form that is cut here."""
 
 
-def cut_column(column: Column, cut: Cut) -> None:
+def cut_column(column: Column, cut: ValueCut) -> None:
     """
     Remove values of a column without columns inside.
 
@@ -150,7 +150,7 @@ class _Looked:
         runs: the runs that hold these, then the runs in their places.
     """
 
-    cut: Cut
+    cut: ValueCut
     numbers: Integers
     runs: bytes = b""
 
@@ -183,7 +183,7 @@ class _Looked:
         return before.take(pa.array(np.searchsorted(self.numbers, self.cut.wanted)))
 
 
-def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
+def _cut_runs(column: Column, kind: int, cut: ValueCut, *, signed: bool) -> _Looked:
     """Remove values of a stream of integers."""
     stream = column.stream(kind, len(cut.kept))
     data = stream.data
@@ -220,7 +220,7 @@ def _cut_runs(column: Column, kind: int, cut: Cut, *, signed: bool) -> _Looked:
     return _Looked(cut, _ranges(runs.firsts[looked], runs.firsts[looked + 1]), b"".join([*before, *after]))
 
 
-def _integers(column: Column, cut: Cut) -> None:
+def _integers(column: Column, cut: ValueCut) -> None:
     looked = _cut_runs(column, DATA, cut, signed=True)
     column.values = looked.same(_longs(looked))
 
@@ -229,27 +229,27 @@ def _longs(looked: _Looked) -> Any:
     return decoded(_LONG, pb.ColumnEncoding(kind=_DIRECT_2), {DATA: [looked.runs]}, len(looked))
 
 
-def _dictionary(column: Column, cut: Cut) -> None:
+def _dictionary(column: Column, cut: ValueCut) -> None:
     looked = _cut_runs(column, DATA, cut, signed=False)
     words = {kind: column.streams[kind].contents for kind in (LENGTH, DICTIONARY) if kind in column.streams}
     found = decoded(_text_of(column), column.encoding, {DATA: [looked.runs], **words}, len(looked))
     column.values = looked.same(found)
 
 
-def _texts(column: Column, cut: Cut) -> None:
+def _texts(column: Column, cut: ValueCut) -> None:
     sizes = all_integers(column.stream(LENGTH, len(cut.kept)).data, len(cut.kept), signed=False)
     if sizes is None:
         raise UnknownEncodingError
     _with_offsets(column, cut, np.concatenate(([0], np.cumsum(sizes))), LENGTH, signed=False)
 
 
-def _decimals(column: Column, cut: Cut) -> None:
+def _decimals(column: Column, cut: ValueCut) -> None:
     data = np.frombuffer(column.stream(DATA, len(cut.kept)).data, np.uint8)
     ends = np.flatnonzero(data < 128) + 1
     _with_offsets(column, cut, np.concatenate(([0], ends)), SECONDARY, signed=True)
 
 
-def _with_offsets(column: Column, cut: Cut, offsets: Integers, beside: int, *, signed: bool) -> None:
+def _with_offsets(column: Column, cut: ValueCut, offsets: Integers, beside: int, *, signed: bool) -> None:
     """
     Remove values that are bytes, beside a stream of integers.
 
@@ -264,7 +264,7 @@ def _with_offsets(column: Column, cut: Cut, offsets: Integers, beside: int, *, s
     column.values = looked.same(found)
 
 
-def _timestamps(column: Column, cut: Cut) -> None:
+def _timestamps(column: Column, cut: ValueCut) -> None:
     looked = _cut_runs(column, DATA, cut, signed=True)
     seconds = looked.same(_longs(looked))
     looked = _cut_runs(column, SECONDARY, cut, signed=False)
@@ -282,11 +282,11 @@ def _zeros(count: int) -> list[tuple[bytes, int]]:
     ]
 
 
-def _wide(kind: Any) -> Callable[[Column, Cut], None]:
+def _wide(kind: Any) -> Callable[[Column, ValueCut], None]:
     """Remove floating point numbers, which are compared bit by bit."""
     bits = np.dtype(f"<u{np.dtype(kind).itemsize}")
 
-    def step(column: Column, cut: Cut) -> None:
+    def step(column: Column, cut: ValueCut) -> None:
         blocks = np.unique(cut.wanted // MOST_VALUES) * MOST_VALUES
         looked = _Looked(cut, _ranges(blocks, np.minimum(blocks + MOST_VALUES, len(cut.kept))))
         pieces = _cut_spans(column, looked, np.arange(len(cut.kept) + 1, dtype=np.int64) * bits.itemsize)
@@ -316,7 +316,7 @@ def _cut_spans(column: Column, looked: _Looked, offsets: Integers) -> list[bytes
     ]
 
 
-def _bytes(column: Column, cut: Cut) -> None:
+def _bytes(column: Column, cut: ValueCut) -> None:
     before = column.stream(DATA, len(cut.kept))
     values = decoded_bytes(before.data, len(cut.kept))
     if values is None:
@@ -327,7 +327,7 @@ def _bytes(column: Column, cut: Cut) -> None:
     column.values = _compared(pb.Type(kind=Kind.BYTE), before, made, cut)
 
 
-def _booleans(column: Column, cut: Cut) -> None:
+def _booleans(column: Column, cut: ValueCut) -> None:
     bits = _bits(column.stream(DATA, len(cut.kept)), len(cut.kept))
     column.values = _cut_bits(column, DATA, bits, cut)
 
@@ -339,7 +339,7 @@ def _bits(stream: Stream, count: int) -> Mask:
     return np.unpackbits(packed, count=count).astype(np.bool_)
 
 
-def _cut_bits(column: Column, kind: int, bits: Mask, cut: Cut) -> Any:
+def _cut_bits(column: Column, kind: int, bits: Mask, cut: ValueCut) -> Any:
     before = column.stream(kind, len(bits))
     data, runs = encoded_bytes(np.packbits(bits[cut.kept]))
     made = Stream.of(data, before.kind, before.block_size)
@@ -348,7 +348,7 @@ def _cut_bits(column: Column, kind: int, bits: Mask, cut: Cut) -> Any:
     return _compared(pb.Type(kind=Kind.BOOLEAN), before, made, cut)
 
 
-def _compared(kind: pb.Type, before: Stream, after: Stream, cut: Cut) -> Any:
+def _compared(kind: pb.Type, before: Stream, after: Stream, cut: ValueCut) -> Any:
     """Decode two whole streams of bytes or bits, and compare; returns the values that are asked for."""
     encoding = pb.ColumnEncoding(kind=_DIRECT)
     first = decoded(kind, encoding, {DATA: before.contents}, len(cut.kept))
@@ -392,7 +392,7 @@ def _spans_of(numbers: Integers) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-_Step = Callable[[Column, Cut], None]
+_Step = Callable[[Column, ValueCut], None]
 _STEPS: Final[Mapping[tuple[Kind, int], tuple[_Step, tuple[int, ...]]]] = {
     (Kind.BOOLEAN, _DIRECT): (_booleans, (DATA,)),
     (Kind.BYTE, _DIRECT): (_bytes, (DATA,)),

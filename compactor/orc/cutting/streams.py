@@ -34,7 +34,7 @@ class TooLargeError(Exception):
 
 
 @dataclass(slots=True)
-class Room:
+class MemoryRoom:
     """
     Bytes that streams may still take without compression.
 
@@ -71,13 +71,13 @@ class Stream:
     kind: Compression
     block_size: int
     where: str = ""
-    room: Room | None = None
+    room: MemoryRoom | None = None
     _contents: dict[int, bytes] = field(default_factory=dict)
     _starts: list[int] | None = None
 
     @staticmethod
     def read(
-        packed: bytes | memoryview, kind: Compression, block_size: int, where: str, room: Room | None = None
+        packed: bytes | memoryview, kind: Compression, block_size: int, where: str, room: MemoryRoom | None = None
     ) -> "Stream":
         """
         Find the chunks of a stream.

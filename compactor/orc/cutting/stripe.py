@@ -14,11 +14,11 @@ from google.protobuf.message import DecodeError
 from isal import isal_zlib
 
 from compactor.handles import PiecesReader, RandomReader
-from compactor.orc.cutting.columns import Column, Cut, UnknownEncodingError, cut_column
+from compactor.orc.cutting.columns import Column, UnknownEncodingError, ValueCut, cut_column
 from compactor.orc.cutting.groups import Groups
 from compactor.orc.cutting.proof import DifferentError
 from compactor.orc.cutting.runs import MOST_VALUES
-from compactor.orc.cutting.streams import Room, Stream, TooLargeError
+from compactor.orc.cutting.streams import MemoryRoom, Stream, TooLargeError
 from compactor.orc.events.keys import stripe_bounds
 from compactor.orc.format import codec
 from compactor.orc.format.key_columns import KeyColumns
@@ -133,7 +133,7 @@ def _cut(
     footer = read_stripe_footer(reader, tail, index)
     streams, were = _read(reader, tail, index, footer)
     groups = Groups(tail.stride, kept)
-    rows = Cut(kept, groups.starts, groups.wanted)
+    rows = ValueCut(kept, groups.starts, groups.wanted)
     in_utc = zone_of(tail, footer) == UTC
     made: dict[tuple[int, int], Sequence[bytes | memoryview]] = {}
     indexes: list[bytes] = []
@@ -171,7 +171,7 @@ def _read(
     data = memoryview(reader.read_at(stripe.offset, stripe.index_length + stripe.data_length))
     found: dict[tuple[int, int], Stream] = {}
     were: dict[int, list[pb.ColumnStatistics]] = {}
-    room, at = Room(_MOST_BYTES), 0
+    room, at = MemoryRoom(_MOST_BYTES), 0
     for stream in footer.streams:
         piece, at = data[at : at + stream.length], at + stream.length
         read = Stream.read(

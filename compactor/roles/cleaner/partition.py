@@ -26,7 +26,7 @@ from compactor.roles import steps
 from compactor.roles.cleaner.attempts import attempt_is_over
 from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
 from compactor.roles.cleaner.evidence import Evidence, evidence_in
-from compactor.roles.cleaner.quarantine.contents import Look, of_partition
+from compactor.roles.cleaner.quarantine.contents import SweepView, of_partition
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.trash import (
     Removal,
@@ -246,7 +246,7 @@ class Sweep:
     def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
         entry = self._about if isinstance(self._about, QueueEntry) else None
         txns = self._judged.txns if self._services.hive_4 else None
-        look = Look(listing, state, self._judged.write_ids, txns, removals, entry, self._part_id)
+        look = SweepView(listing, state, self._judged.write_ids, txns, removals, entry, self._part_id)
         return of_partition(self._services, self._table, self._location, look, hours)
 
     def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...], manifest: bytes | None) -> None:

@@ -22,12 +22,12 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from compactor.spark.jobs import POLL_SECONDS, SparkJob, first_line
-from compactor.spark.session.messages import Alive, Cancel, Done, NotStarted, Progress, Run, Started, Stop
+from compactor.spark.session.messages import Alive, Cancel, Done, JobProgress, NotStarted, Run, Started, Stop
 
 ASK_SECONDS: Final = 30.0
 
 
-class Driver:
+class SessionDriver:
     """
     A session and its jobs. Its process leads a process group, in which nothing of the daemon is.
 
@@ -98,7 +98,7 @@ class Driver:
         job = self._jobs[number]
         while not job.wait(POLL_SECONDS):
             if (share := job.share_done()) is not None:
-                self._send(Progress(number, share))
+                self._send(JobProgress(number, share))
         why = None
         if job.error is not None:
             why = first_line(job.error)

@@ -58,7 +58,7 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """The share of a job's finished tasks, 0 to 1."""
 
     number: int

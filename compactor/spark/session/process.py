@@ -34,7 +34,7 @@ from compactor.spark.application.orphans import by_keytab, end_on_yarn
 from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, log_to_stderr, without_contradiction
 from compactor.spark.java import require_java
 from compactor.spark.results import Counted
-from compactor.spark.session.messages import Cancel, Done, NotStarted, Progress, Run, Started, Stop
+from compactor.spark.session.messages import Cancel, Done, JobProgress, NotStarted, Run, Started, Stop
 from compactor.spark.session.printed import messages, says_something
 from compactor.spark.submitter import JobName
 from compactor.storage.registry import configured
@@ -73,8 +73,8 @@ import sys
 from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
 sys.path[:], conf = connection.recv()
-from compactor.spark.session.driver import Driver
-Driver(connection, conf).serve()
+from compactor.spark.session.driver import SessionDriver
+SessionDriver(connection, conf).serve()
 """
 """
 The driver's program. Its properties come over the connection, because a command line is readable for every user of the
@@ -284,7 +284,7 @@ class DriverProcess:
                     _log.info("spark_session.started", master=self._spark.master, application=application)
             case NotStarted(why):
                 self._settle(self._cannot(why))
-            case Progress(number, share) if (call := self._calls.get(number)) is not None:
+            case JobProgress(number, share) if (call := self._calls.get(number)) is not None:
                 call.share = share
             case Done(number, _) if (call := self._calls.get(number)) is not None:
                 call.done = message

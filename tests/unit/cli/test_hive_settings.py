@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.cli.hive_settings import Verdict, hive_settings
+from compactor.cli.hive_settings import Treatment, hive_settings
 from compactor.cli.hive_site import Property, settings_of
 from compactor.settings import Settings
 
@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[3]
 SETTINGS = hive_settings().settings.values()
 
 
-@pytest.mark.parametrize("one", [one for one in SETTINGS if one.verdict is Verdict.FOLLOWED], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "one", [one for one in SETTINGS if one.verdict is Treatment.FOLLOWED], ids=lambda one: one.name
+)
 def test_what_is_followed_has_a_setting(one):
     """A setting of ours follows it, and the list says which."""
     value = Settings(database={"url": "sqlite://"})
@@ -20,7 +22,9 @@ def test_what_is_followed_has_a_setting(one):
         value = getattr(value, key)
 
 
-@pytest.mark.parametrize("one", [one for one in SETTINGS if one.verdict is Verdict.FOLLOWED], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "one", [one for one in SETTINGS if one.verdict is Treatment.FOLLOWED], ids=lambda one: one.name
+)
 def test_what_is_followed_is_taken_over(one):
     """`compactor init` writes that setting of ours where a site has another value than Hive delivers."""
     delivered = one.default("4.0.1") or one.default("3.1.3")
@@ -37,7 +41,7 @@ def test_every_setting_says_why():
     YAML would read a number or a boolean.
     """
     assert [one.name for one in SETTINGS if not one.why] == []
-    assert [one.name for one in SETTINGS if bool(one.by) is not (one.verdict is Verdict.FOLLOWED)] == []
+    assert [one.name for one in SETTINGS if bool(one.by) is not (one.verdict is Treatment.FOLLOWED)] == []
     assert [one.name for one in SETTINGS if not all(isinstance(text, str) for text in one.defaults.values())] == []
 
 
@@ -55,5 +59,5 @@ def test_a_default_is_that_of_the_nearest_release():
 def test_what_matters_is_documented():
     """Keys that are followed or refused stand in docs/operations.md."""
     page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    missing = [one.name for one in SETTINGS if one.verdict is not Verdict.NO_EFFECT and f"`{one.name}`" not in page]
+    missing = [one.name for one in SETTINGS if one.verdict is not Treatment.NO_EFFECT and f"`{one.name}`" not in page]
     assert not missing, "name them in docs/operations.md, Settings of readers"

@@ -424,7 +424,7 @@ def test_older_encodings_are_not_known(kind):
     column = columns.Column(pb.Type(kind=kind), pb.ColumnEncoding(kind=0), streams)
     nothing = np.zeros(0, np.int64)
     with pytest.raises(columns.UnknownEncodingError):
-        columns.cut_column(column, columns.Cut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing))
+        columns.cut_column(column, columns.ValueCut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing))
 
 
 def test_the_checksum_is_that_of_all_bytes(monkeypatch):

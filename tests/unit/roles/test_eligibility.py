@@ -29,8 +29,8 @@ from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import (
     Candidate,
+    CatalogColumn,
     CatalogPlace,
-    Column,
     Enqueued,
     Entity,
     PartitionFacts,
@@ -54,7 +54,7 @@ from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World
 
 INSERT_ONLY = {"transactional_properties": "insert_only"}
-KEY, COLUMN = Column("p", "int"), Column("id", "int")
+KEY, COLUMN = CatalogColumn("p", "int"), CatalogColumn("id", "int")
 SAME = {Reason.DYNAMIC_PARTITION_ENTRY: Reason.PARTITION_UNSPECIFIED}
 """The Initiator's word for a write that names no partition."""
 OF_ITSELF = frozenset({Reason.BELOW_THRESHOLDS, Reason.NOT_ENOUGH})

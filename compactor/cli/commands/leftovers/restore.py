@@ -16,7 +16,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import duration
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.kept import Kept
-from compactor.roles.cleaner.quarantine.manifest import Manifest
+from compactor.roles.cleaner.quarantine.manifest import QuarantineManifest
 from compactor.roles.cleaner.quarantine.restore import Restore
 from compactor.roles.services import Services
 from compactor.words import plural
@@ -85,7 +85,7 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
     return _undone(session, found, undo.manifest, undo.away)
 
 
-def _undone(session: Session, found: Found, manifest: Manifest, result: str) -> int:
+def _undone(session: Session, found: Found, manifest: QuarantineManifest, result: str) -> int:
     """Show what was undone just now, or by a restore that was cut off at its end."""
     session.output.show(
         View(

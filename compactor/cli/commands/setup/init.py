@@ -62,7 +62,7 @@ def init(session: Session, *, site: Path | None, metastore: str | None, to: Path
     session.output.show(View(COLUMNS, records, footer=f"written to {to}; next: compactor --config {to} doctor"))
 
 
-def _found(site: Path | None, metastore: str | None, password_file: Path | None) -> hive_site.Found:
+def _found(site: Path | None, metastore: str | None, password_file: Path | None) -> hive_site.HiveConfiguration:
     if site is not None and metastore is not None:
         raise UsageError("--hive-site and --metastore both say where the metastore is: give one of them")
     if site is None and metastore is None:
@@ -75,11 +75,11 @@ def _found(site: Path | None, metastore: str | None, password_file: Path | None)
         if (wrong := mistake(str(metastore))) is not None:
             raise UsageError(f"--metastore: {wrong}")
         taken = hive_site.Taken("database.url", str(metastore), "--metastore")
-        return hive_site.Found((taken,), (), None)
+        return hive_site.HiveConfiguration((taken,), (), None)
     return hive_site.settings_of(hive_site.read(hive_site.with_those_beside(site)), password_file)
 
 
-def _text(found: hive_site.Found) -> str:
+def _text(found: hive_site.HiveConfiguration) -> str:
     return hive_site.as_yaml(found.taken, found.notes)
 
 

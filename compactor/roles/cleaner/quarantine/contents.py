@@ -14,7 +14,7 @@ from compactor.durations import HOUR_MS
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import RefusedError
 from compactor.metastore.model import QueueEntry, TableFacts
-from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, Manifest
+from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, QuarantineManifest
 from compactor.roles.cleaner.quarantine.sight import Sight, seen, without
 from compactor.roles.cleaner.trash import Removal
 from compactor.roles.services import Services
@@ -24,11 +24,13 @@ def of_dropped(services: Services, entry: QueueEntry, removal: Removal, hours: f
     """The manifest for the directory of a dropped table or partition."""
     now_ms = services.now_ms()
     directory = KeptDirectory(removal.name, _files(removal.files), replaced=False)
-    return Manifest(entry.id, str(entry.entity), 0, now_ms, now_ms + round(hours * HOUR_MS), (directory,)).encode()
+    return QuarantineManifest(
+        entry.id, str(entry.entity), 0, now_ms, now_ms + round(hours * HOUR_MS), (directory,)
+    ).encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SweepView:
     """
     What a sweep saw when it decided.
 
@@ -48,7 +50,7 @@ class Look:
     part_id: int | None = None
 
 
-def of_partition(services: Services, table: TableFacts, location: str, look: Look, hours: float) -> bytes:
+def of_partition(services: Services, table: TableFacts, location: str, look: SweepView, hours: float) -> bytes:
     """
     The manifest for what a sweep is about to remove from a partition, while everything is still in its place.
 
@@ -77,7 +79,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Loo
     )
     now_ms = services.now_ms()
     result = () if entry is None else _result_of(entry, state, hive_4=services.hive_4)
-    return Manifest(
+    return QuarantineManifest(
         entry=None if entry is None else entry.id,
         what=str(entry.entity) if entry is not None else table.full_name,
         tbl_id=table.tbl_id,
@@ -92,7 +94,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Loo
     ).encode()
 
 
-def _read_without(services: Services, table: TableFacts, look: Look, result: set[str]) -> tuple[str, ...]:
+def _read_without(services: Services, table: TableFacts, look: SweepView, result: set[str]) -> tuple[str, ...]:
     with_originals = services.settings.readers.read_originals(insert_only=table.insert_only)
     sight = Sight(look.write_ids, look.txns, services.layout, with_originals=with_originals)
     try:

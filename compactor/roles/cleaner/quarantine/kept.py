@@ -15,7 +15,7 @@ from compactor.log import get_logger
 from compactor.metastore.model import TableFacts
 from compactor.planning.thresholds import quarantine_hours
 from compactor.reasons import Reason
-from compactor.roles.cleaner.quarantine.manifest import LIMIT, MANIFEST, Manifest, decode
+from compactor.roles.cleaner.quarantine.manifest import LIMIT, MANIFEST, QuarantineManifest, decode
 from compactor.roles.cleaner.trash import is_quarantine, remove_hidden
 from compactor.roles.services import Services
 from compactor.storage.base import Storage
@@ -31,7 +31,7 @@ class Kept:
     """One quarantine directory; without a readable manifest, `manifest` is None."""
 
     name: str
-    manifest: Manifest | None
+    manifest: QuarantineManifest | None
 
 
 def hours_for(services: Services, table: TableFacts | None) -> float:
@@ -55,7 +55,7 @@ def kept_in(storage: Storage, location: str, names: Iterable[str]) -> tuple[Kept
     return tuple(Kept(name, read_manifest(storage, location, name)) for name in sorted(names) if is_quarantine(name))
 
 
-def read_manifest(storage: Storage, location: str, name: str) -> Manifest | None:
+def read_manifest(storage: Storage, location: str, name: str) -> QuarantineManifest | None:
     """The manifest of a quarantine directory; None where it is missing or can't be read."""
     try:
         return decode(storage.read_small(join(location, name, MANIFEST), LIMIT))

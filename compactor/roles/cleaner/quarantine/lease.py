@@ -13,7 +13,7 @@ from compactor.roles.services import Services
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class ExclusiveLock:
     """An exclusive lock; `beat` renews it, and raises OwnershipLostError when it is gone. `txn_id` is 0 on 3.1."""
 
     txn_id: int
@@ -22,7 +22,7 @@ class Lease:
 
 
 @contextmanager
-def exclusively(services: Services, entity: Entity) -> Iterator[Lease]:
+def exclusively(services: Services, entity: Entity) -> Iterator[ExclusiveLock]:
     """
     Hold an exclusive lock, on Hive 4 within a transaction.
 
@@ -34,7 +34,7 @@ def exclusively(services: Services, entity: Entity) -> Iterator[Lease]:
     try:
         lock_id = services.locks.acquire_exclusive(entity, txn_id, identity.user, identity.host)
         try:
-            yield Lease(
+            yield ExclusiveLock(
                 txn_id,
                 lock_id,
                 (lambda: services.transactions.heartbeat(txn_id))

@@ -52,7 +52,7 @@ class KeptDirectory(KeptFiles):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class QuarantineManifest:
     """
     The content of `_compactor_quarantine`.
 
@@ -96,8 +96,11 @@ class Manifest:
         return json.dumps({"version": _VERSION, "crc32": _crc32(content), **content}).encode()
 
 
-def decode(content: bytes) -> Manifest | None:
-    """What `Manifest.encode` was given; None for any other content, because an unreadable manifest proves nothing."""
+def decode(content: bytes) -> QuarantineManifest | None:
+    """
+    What `QuarantineManifest.encode` was given; None for any other content, because an unreadable manifest proves
+    nothing.
+    """
     try:
         found = json.loads(content)
         if found.pop("version") != _VERSION or found.pop("crc32") != _crc32(found):
@@ -112,7 +115,7 @@ def decode(content: bytes) -> Manifest | None:
         )
         result = tuple(KeptFiles(**_files(one)) for one in found.pop("result"))
         before = tuple(_one(str, name) for name in found.pop("read_before"))
-        manifest = Manifest(**found, directories=directories, result=result, read_before=before)
+        manifest = QuarantineManifest(**found, directories=directories, result=result, read_before=before)
         for number in (manifest.kept_ms, manifest.until_ms, manifest.tbl_id):
             _one(int, number)
         for known in (manifest.entry, manifest.part_id, manifest.highest_write_id):

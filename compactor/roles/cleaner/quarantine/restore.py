@@ -24,8 +24,8 @@ from compactor.metastore.model import Entity, PartitionFacts, QueueState, TableF
 from compactor.metastore.txn.mutex import Mutex
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.kept import Kept, holds_nothing, kept_in
-from compactor.roles.cleaner.quarantine.lease import Lease, exclusively
-from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, Manifest
+from compactor.roles.cleaner.quarantine.lease import ExclusiveLock, exclusively
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, QuarantineManifest
 from compactor.roles.cleaner.quarantine.proof import require_same_rows
 from compactor.roles.cleaner.quarantine.sight import Sight, files_of
 from compactor.roles.cleaner.quarantine.undo import Undo, require_none_aborted, undo_of
@@ -68,7 +68,7 @@ class Restore:
         """What is in quarantine, by name."""
         return kept_in(self.storage, self.location, self.storage.directories(self.location))
 
-    def settle(self) -> tuple[Manifest, ...]:
+    def settle(self) -> tuple[QuarantineManifest, ...]:
         """
         Finish what was cut off: removals, and restores that had taken the result away; returns what those took.
 
@@ -152,7 +152,7 @@ class Restore:
         ):
             return self._run(kept, first, mutex, lease)
 
-    def _run(self, kept: Kept, first: Undo, mutex: Mutex, lease: Lease) -> Undo:
+    def _run(self, kept: Kept, first: Undo, mutex: Mutex, lease: ExclusiveLock) -> Undo:
         storage = self.storage
         self._require_same()
         settle(storage, self.location, storage.directories(self.location))
@@ -178,7 +178,7 @@ class Restore:
         _log.info("compaction.undone", entry=undo.manifest.entry, result=undo.away, directories=list(undo.back))
         return undo
 
-    def _move(self, kept: Kept, undo: Undo, sign: str, mutex: Mutex, lease: Lease) -> None:
+    def _move(self, kept: Kept, undo: Undo, sign: str, mutex: Mutex, lease: ExclusiveLock) -> None:
         """Everything back, then the result out of sight. What is refused on the way is put back."""
         moved: list[str] = []
         try:
@@ -228,10 +228,10 @@ class Restore:
         except (CompactorError, OSError) as error:
             _log.warning("restore.not_put_back", error=str(error), detail="a second run goes on")
 
-    def _manifest_of_result(self, undo: Undo) -> Manifest:
+    def _manifest_of_result(self, undo: Undo) -> QuarantineManifest:
         manifest, now_ms = undo.manifest, self.services.now_ms()
         directories = tuple(KeptDirectory(one.name, one.files, replaced=False) for one in manifest.result)
-        return Manifest(
+        return QuarantineManifest(
             entry=manifest.entry,
             what=manifest.what,
             tbl_id=manifest.tbl_id,

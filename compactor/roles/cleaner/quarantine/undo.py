@@ -23,7 +23,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import is_hidden, parse_dir
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.roles.cleaner.quarantine.manifest import KeptFiles, Manifest
+from compactor.roles.cleaner.quarantine.manifest import KeptFiles, QuarantineManifest
 from compactor.roles.cleaner.quarantine.sight import Sight, beside, files_of, seen, without
 
 
@@ -42,7 +42,7 @@ class Undo:
     """
 
     kept: str
-    manifest: Manifest
+    manifest: QuarantineManifest
     back: tuple[str, ...]
     away: str
     covered: int
@@ -54,7 +54,7 @@ class Undo:
         return _visible(listing) == _visible(self.before)
 
 
-def undo_of(kept: str, manifest: Manifest, listing: Listing, inside: Listing, sight: Sight) -> Undo:
+def undo_of(kept: str, manifest: QuarantineManifest, listing: Listing, inside: Listing, sight: Sight) -> Undo:
     """
     The renames that undo a compaction; takes time in proportion to the two listings.
 
@@ -102,7 +102,7 @@ def require_none_aborted(undo: Undo, aborted: Mapping[str, tuple[int, ...]]) -> 
             raise _refused(f"{one.name} may hold rows of write id {ids[0]}, which was rolled back")
 
 
-def _require_undoable(manifest: Manifest) -> tuple[KeptFiles, int]:
+def _require_undoable(manifest: QuarantineManifest) -> tuple[KeptFiles, int]:
     """The compaction's result and its highest write id."""
     if manifest.taken_back:
         raise _refused(f"it holds what a restore took away: compaction {manifest.entry} is undone")

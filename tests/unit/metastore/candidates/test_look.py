@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.metastore.candidates import Left, Look, Part
+from compactor.metastore.candidates import CandidatePart, Left, Look
 from compactor.metastore.candidates import look as module
 from compactor.metastore.model import Candidate, Entity
 from tests.strategies import entities
@@ -37,7 +37,7 @@ def test_every_candidate_is_told_once(there, data):
             (one for one in there if one.whole_table() in some),
             key=lambda one: (some.index(one.whole_table()), str(one)),
         )
-        return Part([Candidate(one) for one in found], frozenset(unnamed.intersection(found)))
+        return CandidatePart([Candidate(one) for one in found], frozenset(unnamed.intersection(found)))
 
     look = Look(1, {}, {table: sum(one.whole_table() == table for one in there) for table in tables}, read)
     before, module._AT_ONCE = module._AT_ONCE, at_once
@@ -61,7 +61,7 @@ def test_a_table_of_which_much_was_left_is_read_once(sizes, at_once):
 
     def note(tables):
         read.extend(tables)
-        return Part([Candidate(one) for one in left if one.whole_table() in tables])
+        return CandidatePart([Candidate(one) for one in left if one.whole_table() in tables])
 
     before, module._AT_ONCE = module._AT_ONCE, at_once
     try:

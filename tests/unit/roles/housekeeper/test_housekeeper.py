@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.errors import MutexHeldError, RetryableError
-from compactor.metastore.housekeeping import Duty, Finding
+from compactor.metastore.housekeeping import Duty, DutyFinding
 from compactor.roles import steps
 from compactor.roles.housekeeper.recovery import Recovery
 
@@ -38,11 +38,11 @@ def test_a_duty_is_ours_for_a_day_once_nobody_did_it(world, monkeypatch):
     """What was found overdue stays ours though nothing is overdue after the first time."""
     done = []
     monkeypatch.setattr(world.services.housekeeping, "run", lambda duty, **_: done.append(duty) or 0, raising=False)
-    answers = [{duty: Finding(ours=duty is Duty.WRITE_SET, sentence="nobody does it") for duty in Duty}]
+    answers = [{duty: DutyFinding(ours=duty is Duty.WRITE_SET, sentence="nobody does it") for duty in Duty}]
     monkeypatch.setattr(world.services.housekeeping, "who_does_it", lambda: answers[0], raising=False)
     housekeeper = world.housekeeper()
     housekeeper.run_once()
-    answers[0] = {duty: Finding(ours=False, sentence="done") for duty in Duty}
+    answers[0] = {duty: DutyFinding(ours=False, sentence="done") for duty in Duty}
     housekeeper._looked -= 3600
     housekeeper.run_once()
     assert done == [Duty.WRITE_SET, Duty.WRITE_SET]

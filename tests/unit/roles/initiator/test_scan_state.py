@@ -5,7 +5,7 @@ another daemon's.
 
 from hypothesis import given
 
-from compactor.metastore.candidates import Left, Look, Part
+from compactor.metastore.candidates import CandidatePart, Left, Look
 from compactor.metastore.model import Candidate, Entity
 from compactor.roles.initiator.scan_state import ScanState
 from tests.strategies import lives_of_initiators
@@ -21,7 +21,7 @@ def look_at(found, reached):
     """A look that finds these tables."""
 
     def read(tables):
-        return Part([Candidate(table) for table in tables if table in found])
+        return CandidatePart([Candidate(table) for table in tables if table in found])
 
     return Look(reached, {}, dict.fromkeys(found, 1), read)
 

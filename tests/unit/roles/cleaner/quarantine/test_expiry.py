@@ -12,7 +12,7 @@ from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import SettingsError
 from compactor.metastore.db.database import Database
 from compactor.roles.cleaner.quarantine.expiry import INTERVAL_SECONDS
-from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, KeptFiles, Manifest, decode
+from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, KeptFiles, QuarantineManifest, decode
 from compactor.settings import load_settings
 from tests.unit.roles.cleaner.quarantine.test_restore import replaced, undoing
 
@@ -153,7 +153,7 @@ KEPT = st.tuples(st.tuples(st.text(max_size=5), st.integers(0, 9)))
 
 @given(
     st.builds(
-        Manifest,
+        QuarantineManifest,
         entry=st.none() | st.integers(1, 99),
         what=st.text(max_size=5),
         tbl_id=st.integers(0, 9),
@@ -195,7 +195,7 @@ def test_a_bit_that_was_flipped_proves_nothing(place, bit):
     assert decode(bytes(content)) in {None, WHOLE}
 
 
-WHOLE = Manifest(
+WHOLE = QuarantineManifest(
     7, "db.t", 1, 5, 9, (KeptDirectory("base_1", (("base_1/f", 3),), replaced=True, aborted=(2,)),), highest_write_id=1
 )
 

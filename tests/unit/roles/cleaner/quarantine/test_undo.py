@@ -12,7 +12,7 @@ from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import base_name, delta_name
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
-from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, Manifest
+from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, QuarantineManifest
 from compactor.roles.cleaner.quarantine.sight import Sight, beside, seen
 from compactor.roles.cleaner.quarantine.undo import require_none_aborted, undo_of
 from tests import strategies
@@ -56,7 +56,7 @@ def many(count):
     """A major compaction of so many deltas, all of them in quarantine."""
     names = [delta_name(number, number, 0) for number in range(1, count + 1)]
     result = base_name(count, 900)
-    manifest = Manifest(
+    manifest = QuarantineManifest(
         entry=1,
         what="db.t",
         tbl_id=1,
