@@ -50,7 +50,7 @@ def connect(parts: LocationParts, options: Hdfs) -> Any:
     directory = conf_dir(options)
     by_token = reached_by_token(parts, options)
     url = f"{parts.scheme}://{parts.authority}" if parts.authority else None
-    patience = Timeouts(lambda: addresses(parts.authority, _site(directory)), options.rpc_timeout_seconds)
+    timeouts = Timeouts(lambda: addresses(parts.authority, _site(directory)), options.rpc_timeout_seconds)
     try:
         client = native.Client(
             url,
@@ -69,7 +69,7 @@ def connect(parts: LocationParts, options: Hdfs) -> Any:
         raise RefusedError(
             Reason.UNSUPPORTED_STORE, f"{shown} can't be used with {where}: {' '.join(str(error).split())}"
         ) from error
-    return Watched(client, patience)
+    return Watched(client, timeouts)
 
 
 def reached_by_token(parts: LocationParts, options: Hdfs) -> bool:

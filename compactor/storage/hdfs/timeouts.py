@@ -146,7 +146,7 @@ class Timeouts:
         with self._lock:
             if not self._watching:
                 threading.Thread(
-                    target=_keep_looking, args=(weakref.ref(self), self._pause), name="hdfs-patience", daemon=True
+                    target=_keep_looking, args=(weakref.ref(self), self._pause), name="hdfs-timeouts", daemon=True
                 ).start()
                 self._watching = True
 
@@ -155,12 +155,12 @@ class _Data:
     """A call that asks DataNodes, too."""
 
 
-def _keep_looking(patience: "weakref.ref[Timeouts]", pause: float) -> None:
+def _keep_looking(timeouts: "weakref.ref[Timeouts]", pause: float) -> None:
     """Check again and again, until the client is gone."""
     wait = pause
     while True:
         time.sleep(wait)
-        watched = patience()
+        watched = timeouts()
         if watched is None:
             return
         try:
@@ -179,15 +179,15 @@ class Watched:
         data: the calls ask DataNodes, too.
     """
 
-    def __init__(self, target: Any, patience: Timeouts, *, data: bool = False) -> None:
+    def __init__(self, target: Any, timeouts: Timeouts, *, data: bool = False) -> None:
         self._target = target
-        self._patience = patience
+        self._timeouts = timeouts
         self._data = data
 
     def list_status(self, path: str, recursive: bool) -> list[Any]:
         """The whole listing at once: the client asks the NameNode while its answer is iterated."""
         found = []
-        with self._patience.asking() as gets_on:
+        with self._timeouts.asking() as gets_on:
             for one in self._target.list_status(path, recursive):
                 found.append(one)
                 if len(found) % _BATCH == 0:
@@ -198,14 +198,14 @@ class Watched:
         """
         Open a new file. An open file asks for blocks while it is written, and for its completion when it is closed.
         """
-        with self._patience.asking():
-            return Watched(self._target.create(path, options), self._patience, data=True)
+        with self._timeouts.asking():
+            return Watched(self._target.create(path, options), self._timeouts, data=True)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._target, name)
 
         def asked(*arguments: Any, **named: Any) -> Any:
-            with self._patience.asking(data=self._data):
+            with self._timeouts.asking(data=self._data):
                 return call(*arguments, **named)
 
         return asked

@@ -1,4 +1,4 @@
-"""The watch: what the metrics tell of the metastore."""
+"""Queue metrics: what the metrics tell of the metastore."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -34,12 +34,12 @@ def test_aborted_writes_are_counted(world):
 
 def test_a_database_that_does_not_answer(world, monkeypatch):
     """`compactor_database_up` is 0 while it can't be asked, and 1 again afterwards."""
-    watch = QueueMetrics(world.services)
+    queue_metrics = QueueMetrics(world.services)
 
     def up():
         return world.services.metrics.registry.get_sample_value("compactor_database_up")
 
-    watch.run_once()
+    queue_metrics.run_once()
     assert up() == 1
 
     def away():
@@ -48,9 +48,9 @@ def test_a_database_that_does_not_answer(world, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(world.services.queue, "entries", away)
         with pytest.raises(UnreachableError):
-            watch.run_once()
+            queue_metrics.run_once()
         assert up() == 0
-    watch.run_once()
+    queue_metrics.run_once()
     assert up() == 1
 
 
@@ -79,13 +79,13 @@ def test_the_oldest_open_transaction_is_told_whoever_leads(world):
     source's, is none.
     """
     value = world.services.metrics.registry.get_sample_value
-    watch = QueueMetrics(world.services)
+    queue_metrics = QueueMetrics(world.services)
     forgotten = world.hive.begin(age=7_200_000)
     world.hive.begin(age=1_000_000_000, kind=1)
-    watch.run_once()
+    queue_metrics.run_once()
     assert 7200 <= (value("compactor_oldest_open_writer_age_seconds") or 0) < 8000
     world.hive.commit(forgotten)
-    watch.run_once()
+    queue_metrics.run_once()
     assert value("compactor_oldest_open_writer_age_seconds") == 0
 
 
@@ -98,42 +98,42 @@ def test_a_compaction_that_nobody_cleans_is_told_whatever_the_reason(any_world):
     world = any_world
     table = world.table(rows=4, insert_only=True)
     world.compact(table)
-    watch = QueueMetrics(world.services)
-    watch.run_once()
+    queue_metrics = QueueMetrics(world.services)
+    queue_metrics.run_once()
     queue = world.database.schema.compaction_queue
     if "cq_commit_time" in queue.c:
         world.hive.change(queue.update().values(cq_commit_time=queue.c.cq_commit_time - 90_000_000))
     else:  # 3.1 doesn't note it: since it was seen first
-        watch._seen_ms = {key: seen - 90_000_000 for key, seen in watch._seen_ms.items()}
-    watch.run_once()
+        queue_metrics._seen_ms = {key: seen - 90_000_000 for key, seen in queue_metrics._seen_ms.items()}
+    queue_metrics.run_once()
     assert 90_000 <= (figure(world, "cleaning_overdue_seconds") or 0) < 91_000
     world.configure(cleaner={"retention_seconds": 86_400})
-    watch.run_once()
+    queue_metrics.run_once()
     assert 3_600 <= (figure(world, "cleaning_overdue_seconds") or 0) < 4_600
     pause = Pause(Scope.parse("all"), "why", "ann", 0, cleaner=True)
     world.services.coordinator.update(HOLDS, lambda data: with_pause(data, pause, 0))
     world.services.control.judge(fresh=True)
-    watch.run_once()
+    queue_metrics.run_once()
     assert figure(world, "cleaning_overdue_seconds") == 0
 
 
 def test_who_waited_on_purpose_is_young_when_the_wait_is_over(world):
     """A queue that waited for its window is neither old nor long in the minute in which the window opens."""
     world.hive.queued("db.t", enqueue_time=world.services.now_ms() - 50_000_000)
-    watch = QueueMetrics(world.services)
-    watch.run_once()
+    queue_metrics = QueueMetrics(world.services)
+    queue_metrics.run_once()
     assert (figure(world, "queue_oldest_age_seconds", state="initiated") or 0) >= 50_000
     assert figure(world, "claimable_entries") == 1
     pause = Pause(Scope.parse("all"), "why", "ann", 0)
     world.services.coordinator.update(HOLDS, lambda data: with_pause(data, pause, 0))
     world.services.control.judge(fresh=True)
-    watch.run_once()
+    queue_metrics.run_once()
     assert figure(world, "queue_oldest_age_seconds", state="initiated") == figure(world, "claimable_entries") == 0
     assert figure(world, "queue_entries", state="initiated", kind="major") == 1
     assert figure(world, "held_entries", reason="paused") == 1
     world.services.coordinator.update(HOLDS, lambda data: without_pauses(data, frozenset({"all"}), 0))
     world.services.control.judge(fresh=True)
-    watch.run_once()
+    queue_metrics.run_once()
     assert (figure(world, "queue_oldest_age_seconds", state="initiated") or 0) < 1000
     assert figure(world, "claimable_entries") == 1
     assert figure(world, "held_entries", reason="paused") is None
@@ -148,10 +148,10 @@ def test_what_is_left_to_hive_is_counted_and_said_once(world):
     world.hive.queued("db.x", type="*", state="w")
     world.hive.queued("db.y", state="?")
     world.hive.queued("db.z", type="r", enqueue_time=0)
-    watch = QueueMetrics(world.services)
+    queue_metrics = QueueMetrics(world.services)
     with capture_logs() as logs:
         for _ in range(2):
-            watch.run_once()
+            queue_metrics.run_once()
     assert [(line["type"], line["state"]) for line in logs if line["event"] == "entry.left_to_hive"] == [
         ("*", "i"),
         ("a", "?"),

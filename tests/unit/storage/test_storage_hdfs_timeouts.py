@@ -160,11 +160,11 @@ def test_a_connection_on_its_way_is_shut_down(full):
 
 def overdue(port):
     """Look until whatever waits on a connection to there has waited too long."""
-    patience = Timeouts(lambda: [("localhost", port)], 0.1)
-    with patience.asking():
+    timeouts = Timeouts(lambda: [("localhost", port)], 0.1)
+    with timeouts.asking():
         for _ in range(5):
             time.sleep(0.1)
-            patience.look()
+            timeouts.look()
 
 
 def test_a_namenode_that_answers_some_and_never_the_others(answering):
@@ -172,9 +172,9 @@ def test_a_namenode_that_answers_some_and_never_the_others(answering):
     Something comes on the connection all the time; the question that stays open for twice as long as it may has it shut
     down, a few times, and no more.
     """
-    patience = Timeouts(lambda: [("127.0.0.1", answering)], 0.2)
+    timeouts = Timeouts(lambda: [("127.0.0.1", answering)], 0.2)
     lost = 0
-    with patience.asking():
+    with timeouts.asking():
         until = time.monotonic() + 2
         while time.monotonic() < until:
             with (
@@ -191,8 +191,8 @@ def test_a_namenode_that_answers_some_and_never_the_others(answering):
 
 def test_a_question_that_gets_on_has_its_time_anew(answering):
     """A listing of many thousands of files is many answers."""
-    patience = Timeouts(lambda: [("127.0.0.1", answering)], 0.4)
-    with patience.asking() as gets_on, socket.create_connection(("127.0.0.1", answering)) as one:
+    timeouts = Timeouts(lambda: [("127.0.0.1", answering)], 0.4)
+    with timeouts.asking() as gets_on, socket.create_connection(("127.0.0.1", answering)) as one:
         until = time.monotonic() + 2
         while time.monotonic() < until:
             one.sendall(b"?")
@@ -208,8 +208,8 @@ def test_the_watch_outlives_what_goes_wrong(silent, monkeypatch):
         called.set()
         raise OSError(errno.EMFILE, "Too many open files")
 
-    patience = Timeouts(lambda: [("127.0.0.1", silent)], 0.2)
-    with patience.asking(), socket.create_connection(("127.0.0.1", silent)) as one:
+    timeouts = Timeouts(lambda: [("127.0.0.1", silent)], 0.2)
+    with timeouts.asking(), socket.create_connection(("127.0.0.1", silent)) as one:
         with monkeypatch.context() as patched:
             patched.setattr("compactor.storage.hdfs.timeouts.connections", broken)
             assert called.wait(10)
@@ -224,8 +224,8 @@ def test_who_waits_for_something_else_takes_no_connection_from_others(silent, an
     that nobody needs. The silent one ends.
     """
     with contextlib.ExitStack() as opened:
-        patience = Timeouts(lambda: [("127.0.0.1", silent), ("127.0.0.1", answering)], 0.8)
-        opened.enter_context(patience.asking(data=True))
+        timeouts = Timeouts(lambda: [("127.0.0.1", silent), ("127.0.0.1", answering)], 0.8)
+        opened.enter_context(timeouts.asking(data=True))
         busy, idle, waiting = (
             opened.enter_context(socket.create_connection(("127.0.0.1", port)))
             for port in (answering, answering, silent)
@@ -245,10 +245,10 @@ def test_who_waits_for_something_else_takes_no_connection_from_others(silent, an
 
 def test_nothing_is_looked_at_while_questions_are_young(silent):
     """A connection may have been open for days when something is asked."""
-    patience = Timeouts(lambda: pytest.fail("asked where NameNodes are"), 0.8)
-    patience.look()
-    with patience.asking():
-        patience.look()
+    timeouts = Timeouts(lambda: pytest.fail("asked where NameNodes are"), 0.8)
+    timeouts.look()
+    with timeouts.asking():
+        timeouts.look()
 
 
 def test_no_handle_stays_open(silent):
