@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.coordination import Member
+from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from tests.casebook import Case, cases, check
 from tests.unit.cli.explained import explained
 from tests.unit.roles.drawn import Drawn
@@ -48,7 +50,8 @@ def _size(directory: Path) -> int:
 
 
 def answers(world, monkeypatch, case: Case) -> list[str]:
-    """The answers to the questions of a case."""
+    """The answers to the questions of a case; for `explain` a daemon is the Cleaner."""
+    DatabaseCoordinator(world.database, 3600).join(Member("other", "there", 1, "1", ("worker", "cleaner")), ())
     return Drawn(world, case, monkeypatch).answers(clean=clean, explain=explain)
 
 
