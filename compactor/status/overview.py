@@ -27,6 +27,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, HistoryEntry, OpenTransaction, QueueEntry, QueueState, duration
 from compactor.metastore.txn.transactions import Transactions
 from compactor.metastore.worker_ids import parse_worker_id
+from compactor.metrics import version
 from compactor.planning.thresholds import QUARANTINE_HOURS_KEY, quarantine_hours
 from compactor.reasons import Reason
 from compactor.settings import Settings
@@ -129,7 +130,7 @@ class Overview:
         keeps_house: the setting `housekeeper.enabled`.
         expected: the setting `members.expected`.
         timeout_ms: of a transaction without a heartbeat.
-        fingerprints: of the settings that this was asked with, as daemons publish theirs.
+        fingerprints, version: of the settings that this was asked with, and of what asked; as daemons publish theirs.
     """
 
     now_ms: int
@@ -146,6 +147,7 @@ class Overview:
     expected: int | None
     timeout_ms: int
     fingerprints: Mapping[str, str]
+    version: str
 
     @classmethod
     def read(cls, database: Database, daemons: Daemons, settings: Settings) -> Self:
@@ -175,6 +177,7 @@ class Overview:
             settings.members.expected,
             round(settings.txn.timeout_seconds * 1000),
             settings.fingerprints(),
+            version(),
         )
 
     def states(self) -> list[Record]:
@@ -274,7 +277,7 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
             case [str(why), *_]:
                 said = f"the daemon of {one.member.host} isn't ready: {why}"
                 yield Trouble(Reason.NOT_READY.value, said, "its log, and /-/ready")
-    yield from _settings_apart(alive, seen.fingerprints)
+    yield from _settings_apart(alive, seen.version, seen.fingerprints)
     for role, why in not_led(members).items() if alive else ():
         if any(role.value in one.member.roles for one in alive):
             yield Trouble("not-led", f"no daemon leads the {role.value}: {why}", "compactor members")
@@ -297,16 +300,23 @@ def _of_claims(seen: Overview, members: Sequence[SeenMember], alive: Sequence[Se
         yield Trouble("dead-claim", said, "time: the daemons give back what the dead had claimed", age)
 
 
-def _settings_apart(alive: Sequence[SeenMember], ours: Mapping[str, str]) -> Iterator[Trouble]:
+def _settings_apart(alive: Sequence[SeenMember], version: str, ours: Mapping[str, str]) -> Iterator[Trouble]:
     """Sections of the settings in which daemons differ from each other, or else from this command."""
-    theirs = [told for one in alive if isinstance(told := one.member.extra.get(SETTINGS), Mapping)]
-    first: Mapping[str, object] = theirs[0] if theirs else {}
-    if apart := sorted({name for told in theirs for name in first if told.get(name) != first[name]}):
+    told: dict[str, list[Mapping[str, object]]] = {}  # another version may know other keys, so it isn't compared
+    for one in alive:
+        if isinstance(settings := one.member.extra.get(SETTINGS), Mapping):
+            told.setdefault(one.member.version, []).append(settings)
+    if apart := sorted({name for those in told.values() for name in _differing(those)}):
         said = f"the daemons differ in their settings: {', '.join(apart)}"
         yield Trouble("settings-differ", said, "one file for all, and HUP or a restart")
-    elif apart := sorted(name for name in first if name in ours and ours[name] != first[name]):
+    elif apart := sorted(_differing([*told.get(version, ())[:1], ours])):
         said = f"this command's settings aren't those of the daemons: {', '.join(apart)}; so its answers may be wrong"
         yield Trouble("settings-differ", said, "--config with their file; HUP if they shall read it anew")
+
+
+def _differing(told: Sequence[Mapping[str, object]]) -> set[str]:
+    """The sections whose fingerprints aren't all the same."""
+    return {name for those in told for name in told[0] if name in those and those[name] != told[0][name]}
 
 
 def _is_trouble(cause: Record) -> bool:

@@ -225,7 +225,7 @@ def member_record(seen: SeenMember) -> Record:
         "state": "alive" if seen.alive else "gone",
         "roles": list(member.roles),
         "leads": leads,
-        "stands_by": [role for role in member.roles if role in led and role not in leads],
+        "stands_by": [role for role in member.roles if seen.alive and role in led and role not in leads],
         "heartbeat_age_ms": seen.heartbeat_age_ms,
         "busy": [
             f"{activity.name}: {activity.what or activity.step or 'at work'}"

@@ -43,10 +43,11 @@ def daemon(drawn: Drawn, words: list[str]) -> list[str]:
     extra = {POOLS: facts.get("pools", "default").split(",")}
     if "not_ready" in facts:
         extra[NOT_READY] = [facts["not_ready"]]
+    version = facts.get("version", "1.0")
     if "other" in facts:
         extra[SETTINGS] = {facts["other"]: "other"}
     instance = f"{host:0<16}".encode().hex()
-    member = Member(instance, host, 7, "1.0", tuple(facts["roles"].split(",")), extra=extra)
+    member = Member(instance, host, 7, version, tuple(facts["roles"].split(",")), extra=extra)
     table = StateTable(drawn.world.database)
     table.make()
     acted = dict.fromkeys(facts.get("leads", "").split(","), 0)
@@ -61,7 +62,8 @@ def daemon(drawn: Drawn, words: list[str]) -> list[str]:
 
 
 def answers(database, folder, monkeypatch, case: Case) -> list[str]:
-    """The screens of a case."""
+    """The screens of a case; the command's version is 1.0."""
+    monkeypatch.setattr("compactor.status.overview.version", lambda: "1.0")
     return Drawn(World(database, folder), case, monkeypatch).answers(status=status, run=run, daemon=daemon)
 
 
