@@ -297,7 +297,8 @@ def _of_claims(seen: Overview, members: Sequence[SeenMember], alive: Sequence[Se
         said = (
             f"{plural(len(dead), 'claim')} of daemons that are gone, such as {dead[0][0].entity} of {dead[0][1].host}"
         )
-        yield Trouble("dead-claim", said, "time: the daemons give back what the dead had claimed", age)
+        give = "daemons give back what the dead had claimed"
+        yield Trouble("dead-claim", said, f"time: the {give}" if alive else f"compactor run: {give}", age)
 
 
 def _settings_apart(alive: Sequence[SeenMember], version: str, ours: Mapping[str, str]) -> Iterator[Trouble]:

@@ -75,9 +75,13 @@ def _properties(catalog: Catalog) -> Iterator[Clash]:
     }
     tables = catalog.parameters_of_tables(meant) if meant else {}
     for key, name in meant.items():
-        having = sorted(str(entity) for entity, both in tables.items() if any(key in parameters for parameters in both))
-        if having:
-            yield Clash(
-                f"property {key} of {plural(len(having), 'table')}, such as {having[0]}, isn't read by anybody",
-                f"{name}, in lower or in upper case, is meant: set it, and unset the other",
-            )
+        owners = {
+            "table": {str(entity) for entity, (own, _) in tables.items() if key in own},
+            "database": {entity.database for entity, (_, of_database) in tables.items() if key in of_database},
+        }
+        for kind, having in owners.items():
+            if having:
+                yield Clash(
+                    f"property {key} of {plural(len(having), kind)}, such as {min(having)}, isn't read by anybody",
+                    f"{name}, in lower or in upper case, is meant: set it, and unset the other",
+                )

@@ -244,7 +244,7 @@ NAMED = {
     "windows.maintenance: late names pool nigth, which no worker and no table has (did you mean night?)",
     "control.budgets: few names pool elt, which no worker and no table has (did you mean etl or default?)",
     "property compactorthreshold.hive.compactor.delta.num.threshhold of 1 table, such as shop.orders, isn't read by anybody",
-    "property No_Auto_Compation of 2 tables, such as shop.events, isn't read by anybody",
+    "property No_Auto_Compation of 1 database, such as shop, isn't read by anybody",
 }
 
 
