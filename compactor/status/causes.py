@@ -45,6 +45,7 @@ _STAYS: Final = {
 }
 _NO_CLEANER: Final = Blocker(Reason.NO_CLEANER, "no daemon is the Cleaner")
 _NEXT_CYCLE = "nothing: the Cleaner's next cycle removes what was replaced"
+_NOT_LONG = "time: at most cleaner.listing_wait_seconds, however long it is held"
 _FREE_WORKER = "nothing: the next free worker takes it"
 
 
@@ -193,6 +194,8 @@ def _blocked(blocker: Blocker, ties: Mapping[int, str]) -> Cause:
             what = str(txn) + (", which only reads" if txn.read_only else "")
             what += f"; {ties[txn.txn_id]}" if txn.txn_id in ties else ""
             return Cause(CLEANING, blocker.reason.value, what, remedy)
+        case HeldLock() as lock if blocker.reason is Reason.MAY_BE_LISTED:
+            return Cause(CLEANING, blocker.reason.value, f"{lock} may be listing", _NOT_LONG)
         case HeldLock() as lock:
             remedy = (
                 f"ABORT TRANSACTIONS {lock.txn_id} (in Hive), if its client is gone"

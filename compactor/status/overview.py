@@ -53,10 +53,8 @@ _INTENDED: Final = {
     Reason.UNSUPPORTED_KIND.value,
     Reason.RETENTION.value,
     Reason.EARLIER_ENTRY.value,
-    Reason.MAY_BE_LISTED.value,
     Reason.NO_CLEANUP.value,
     Reason.REPLICATION_SOURCE.value,
-    Reason.COMPACTION_ABORTED.value,
     Reason.CONTROL_UNKNOWN.value,
 }
 """What is meant, ends by itself at the Cleaner's next cycle, or is told otherwise."""
