@@ -10,6 +10,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
+from compactor.acid.compaction import CompactionKind
 from compactor.control import Denial, Subject
 from compactor.control.waits import TIME, Wait
 from compactor.coordination import Role
@@ -45,6 +46,7 @@ _STAYS: Final = {
 }
 _NO_CLEANER: Final = Blocker(Reason.NO_CLEANER, "no daemon is the Cleaner")
 _NEXT_CYCLE = "nothing: the Cleaner's next cycle removes what was replaced"
+_AGAIN = "what it names; the Cleaner tries again, after longer and longer pauses"
 _NOT_LONG = "time: at most cleaner.listing_wait_seconds, however long it is held"
 _FREE_WORKER = "nothing: the next free worker takes it"
 
@@ -80,12 +82,15 @@ class Hindrance(NamedTuple):
         denial: a pause of cleaning.
         stays: the Cleaner doesn't wait: it ends the entry, and the files stay.
         unattended: no daemon is the Cleaner.
+        failed: how the latest cleaning failed, after which it is tried again; empty: none did, or Hive 3.1 has no room
+            for that.
     """
 
     blockers: tuple[Blocker, ...] = ()
     denial: Denial | None = None
     stays: Skip | None = None
     unattended: bool = False
+    failed: str = ""
 
     def readers(self) -> tuple[Blocker, ...]:
         """The blockers; the sentence of a transaction tells of its locks, too, which don't count beside it."""
@@ -105,7 +110,12 @@ class Hindrance(NamedTuple):
 
     def all(self) -> tuple[Blocker, ...]:
         """One for each thing; empty: the Cleaner's next cycle removes what was replaced."""
-        found = self.readers()
+        found = tuple(
+            replace(one, sentence=f"{self.failed}; {one.sentence}")
+            if self.failed and one.reason is Reason.RETENTION
+            else one
+            for one in self.readers()
+        )
         if self.denial is not None:
             found += (Blocker(self.denial.reason, self.denial.sentence),)
         if self.stays is not None:
@@ -119,7 +129,13 @@ class Hindrance(NamedTuple):
         Args:
             ties: of transactions, by what they may see the entry's table, where that is told.
         """
-        causes = list(dict.fromkeys(_blocked(blocker, ties) for blocker in self.readers()))
+        again = Cause(CLEANING, Reason.RETENTION.value, self.failed, _AGAIN)
+        causes = list(
+            dict.fromkeys(
+                again if self.failed and blocker.reason is Reason.RETENTION else _blocked(blocker, ties)
+                for blocker in self.readers()
+            )
+        )
         if self.denial is not None:
             causes.append(Cause.of(CLEANING, Wait.of(self.denial)))
         if self.stays is not None:
@@ -148,7 +164,17 @@ class Hindrances:
             self._denials[subject] = self._daemons.judge.cleaning(subject)
         # as the Cleaner will judge; nothing stays for a request to remove a directory
         stays = self._stay.get(ready.entry.entity) if self._stay and ready.entry.location is None else None
-        return Hindrance(ready.blockers, self._denials[subject], stays, self._unattended)
+        failed = failed_cleaning(ready.entry)
+        return Hindrance(ready.blockers, self._denials[subject], stays, self._unattended, failed)
+
+
+def failed_cleaning(entry: QueueEntry) -> str:
+    """How the latest cleaning after a compaction failed, if it is tried again."""
+    return (
+        (entry.error_message or "")
+        if entry.retry_retention_ms and entry.kind is not CompactionKind.ABORT_CLEANUP
+        else ""
+    )
 
 
 def _kept(catalog: Catalog, entities: Collection[Entity]) -> Mapping[Entity, Skip]:

@@ -31,7 +31,7 @@ from compactor.metrics import version
 from compactor.planning.thresholds import QUARANTINE_HOURS_KEY, quarantine_hours
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.status.causes import CLEANING, Causes, Hindrances
+from compactor.status.causes import CLEANING, Causes, Hindrances, failed_cleaning
 from compactor.status.daemons import Daemons
 from compactor.status.hive import HiveSide, undone
 from compactor.status.records import Record, drain_record, entered_ms, member_record, pause_record
@@ -57,7 +57,8 @@ _INTENDED: Final = {
     Reason.REPLICATION_SOURCE.value,
     Reason.CONTROL_UNKNOWN.value,
 }
-"""What is meant, ends by itself at the Cleaner's next cycle, or is told otherwise."""
+"""What is meant, or is told otherwise."""
+_TRIED_AGAIN: Final = "what it names; it is tried again"
 
 
 class Trouble(NamedTuple):
@@ -190,11 +191,15 @@ class Overview:
         return found
 
     def broke_down(self) -> list[Record]:
-        """The entries on which the work failed before, and that are tried again."""
+        """The entries on which the work, or the cleaning, failed before, and that are tried again."""
         return [
             {"id": entry.id, "entity": str(entry.entity), "failures": stored.times, "last_failure": stored.latest}
             for entry in self.entries
             if (stored := self.daemons.failure(entry)).times
+        ] + [
+            {"id": entry.id, "entity": str(entry.entity), "failures": None, "last_failure": failed}
+            for entry in self.entries
+            if entry.state is QueueState.READY_FOR_CLEANING and (failed := failed_cleaning(entry))
         ]
 
     def document(self) -> Record:
@@ -246,7 +251,9 @@ def troubles(seen: Overview) -> Iterator[Trouble]:
             )
     if broken := seen.broke_down():
         latest = f"{broken[-1]['entity']}: {broken[-1]['last_failure']}"
-        yield Trouble("broke-down", f"work on {plural(len(broken), 'entry', 'entries')} broke down, {latest}", "time")
+        yield Trouble(
+            "broke-down", f"work on {plural(len(broken), 'entry', 'entries')} broke down, {latest}", _TRIED_AGAIN
+        )
     if seen.failing:
         names = f"{seen.failing[0]}{f' and {len(seen.failing) - 1:,} more' if seen.failing[1:] else ''}"
         sentence = f"the latest compactions of {names} all failed: they are queued no more"
