@@ -192,15 +192,17 @@ class Overview:
 
     def broke_down(self) -> list[Record]:
         """The entries on which the work, or the cleaning, failed before, and that are tried again."""
-        return [
+        found: list[Record] = [
             {"id": entry.id, "entity": str(entry.entity), "failures": stored.times, "last_failure": stored.latest}
             for entry in self.entries
             if (stored := self.daemons.failure(entry)).times
-        ] + [
+        ]
+        found += (
             {"id": entry.id, "entity": str(entry.entity), "failures": None, "last_failure": failed}
             for entry in self.entries
             if entry.state is QueueState.READY_FOR_CLEANING and (failed := failed_cleaning(entry))
-        ]
+        )
+        return found
 
     def document(self) -> Record:
         """All of it for programs."""

@@ -276,6 +276,8 @@ def _picture(
                 + (f" by {entry.worker_id}" if entry.worker_id else "")
             )
         )
+        if entry.kind is CompactionKind.ABORT_CLEANUP and entry.error_message:  # nothing else tells what it waits for
+            parts.append(Text(f"  {entry.error_message}", style="yellow"))
         if entry.state is QueueState.INITIATED and (urgent := reason_of(entry)) is not None:
             parts.append(Text(f"  {urgent}", style="dim"))
         parts += [
