@@ -30,6 +30,10 @@ WRONG = [
     ("postgresql://a@c@h/x", "has several @: write %40"),
     ("jdbc:postgresql://h/x", "is a JDBC address; write postgresql://USER@h/x, the password in database.password_file"),
     ("jdbc:postgresql://h:5433/m?user=hive&ssl=true", "is a JDBC address; write postgresql://hive@h:5433/m,"),
+    (
+        "jdbc:postgresql://h/m?ssl=true",
+        "is a JDBC address; write postgresql://USER@h/m, with options of docs/metastore.md for TLS, the password in",
+    ),
     ("jdbc:mysql://h/x", "is a JDBC address; write mysql://USER@h/x, the password in database.password_file"),
     ("jdbc:mariadb://h:3307/m?user=hive", "is a JDBC address; write mysql://hive@h:3307/m,"),
     ("postgresql://h:1,i:2/m", "names several servers: write postgresql:///metastore?host=h:1&host=i:2"),

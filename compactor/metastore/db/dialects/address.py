@@ -186,4 +186,5 @@ def _jdbc(address: str) -> str:
     if "," in named.servers and not dialect.several_servers:
         return f"is a JDBC address of several servers; {dialect.name}'s driver takes one: write {scheme}://{user}@HOST/{named.database}, with a host that leads to the primary"
     ours = written(dialect, f"{user}@", named.servers, named.database, named.options)
-    return f"is a JDBC address; write {ours}, the password in database.password_file"
+    tls = ", with options of docs/metastore.md for TLS" if named.tls else ""
+    return f"is a JDBC address; write {ours}{tls}, the password in database.password_file"

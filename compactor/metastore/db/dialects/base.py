@@ -130,7 +130,7 @@ class Dialect(ABC):
         named, found = _WHOM.fullmatch(whom), _WHERE.fullmatch(where)
         if named is None or found is None or not rest.startswith("//"):
             return None
-        options = dict(parse_qsl(found["options"] or ""))
+        options = dict(parse_qsl(found["options"] or "", keep_blank_values=True))
         given = (one.partition("=") for one in (found["options"] or "").split("&"))
         if any("@" in value and name not in {"user", "password"} for name, _, value in given):
             return None  # all before the @ may be a user and a password

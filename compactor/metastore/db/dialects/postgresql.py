@@ -87,12 +87,12 @@ class PostgreSQL(Dialect):
 
     @classmethod
     def from_jdbc_options(cls, options: Mapping[str, str]) -> tuple[dict[str, str], bool, tuple[str, ...]]:
-        kept = {name: options[name] for name in ("sslmode", "sslrootcert") if name in options}
+        kept = {name: options[name] for name in ("sslmode", "sslrootcert") if options.get(name)}
         meant = set(kept)
         if re.fullmatch(r"[\w$,]+", schemas := options.get("currentSchema", "")):
             kept["options"] = f"-csearch_path={schemas}"
             meant.add("currentSchema")
-        tls = options.get("ssl", "").lower() == "true" and "sslmode" not in kept
+        tls = options.get("ssl", "false").lower() in {"true", ""} and "sslmode" not in kept
         return kept, tls, tuple(name for name in options if name not in meant | {"ssl"})
 
     def options(self, connect_timeout_seconds: float) -> dict[str, Any]:

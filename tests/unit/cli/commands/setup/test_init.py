@@ -174,6 +174,10 @@ def test_settings_in_hives_units(tmp_path, properties, expected):
             {"javax.jdo.option.ConnectionURL": "jdbc:postgresql://d/h?ssl=true"},
             "needs the options of docs/metastore.md",
         ),
+        (
+            {"javax.jdo.option.ConnectionURL": "jdbc:postgresql://d/h?ssl=&amp;sslmode="},
+            "needs the options of docs/metastore.md",
+        ),
         ({"javax.jdo.option.ConnectionURL": "jdbc:mysql://d,e:1/h"}, "needs an address that leads to the primary"),
     ],
 )
