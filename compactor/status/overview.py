@@ -348,7 +348,7 @@ def _of_transactions(seen: Overview) -> Iterator[Trouble]:
     if seen.keeps_house == "never":
         for duty, sentence in seen.undone.items():
             said = f"no process does Hive's {duty}: {sentence}"
-            yield Trouble("housekeeping", said, "a metastore that keeps house, or housekeeper.enabled: auto")
+            yield Trouble("housekeeping", said, "housekeeper.enabled: auto, or what of Hive's does it")
 
 
 def _forgotten(seen: Overview) -> Iterator[Trouble]:
