@@ -95,6 +95,6 @@ class Translation:
                 line = f"{one_line(text)} ({number})"
             case _:
                 line = one_line(error.orig)
-        for password in self._hidden:
+        for password in tuple(self._hidden):  # another connection may just be adding a new one
             line = line.replace(password, "***")
         return line if len(line) <= 300 else line[:297] + "..."
