@@ -29,7 +29,7 @@ from compactor.cli.hive_settings import deviations
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.coordination import Role, SeenMember
-from compactor.errors import CompactorError, SettingsError, UnreachableError
+from compactor.errors import CompactorError, RefusedError, SettingsError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
@@ -128,7 +128,8 @@ def _examined(
         found = f"{database}: schema of Hive {database.schema.schema_version}, answers within"
         yield Finding("database", Standing.OK, f"{found} {units.seconds(time.monotonic() - began)}")
     except CompactorError as error:
-        remedy = "as it says" if isinstance(error, SettingsError) else "database.url, its user and password"
+        said = isinstance(error, SettingsError | RefusedError)
+        remedy = "as it says" if said else "database.url, its user and password"
         yield Finding("database", Standing.FAILED, one_line(error), f"{remedy}; see docs/metastore.md")
         yield Finding("rest", Standing.SKIPPED, "nothing else can be tried without the database")
         return

@@ -1,8 +1,10 @@
 """`compactor doctor`: each thing that the daemon needs is tried, and what fails comes with its remedy."""
 
+import contextlib
 import json
 import os
 import socket
+import sqlite3
 import sys
 from types import SimpleNamespace
 
@@ -70,6 +72,15 @@ def test_without_the_database_nothing_else_is_tried(shop):
     assert [line[0] for line in checks.values()] == ["ok", "failed", "skipped"]
     assert "no such file" in checks["database"][1]
     assert code == 1
+
+
+def test_a_database_without_hives_tables_comes_with_its_own_remedy(shop):
+    """Not with doubts about the user."""
+    (shop.root / "metastore.db").unlink()
+    with contextlib.closing(sqlite3.connect(shop.root / "metastore.db")) as empty:
+        empty.execute("VACUUM")
+    standing, said, remedy = found(shop)[0]["database"]
+    assert (standing, "create them with Hive's schematool" in said, "user" in remedy) == ("failed", True, False)
 
 
 def test_a_driver_that_isnt_installed(shop, monkeypatch):
