@@ -161,7 +161,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     left_above = bool(state.excluded) or (parts is not None and any(d.acid.max_write_id > name for d in state.deltas))
     if hive_3:  # Hive 3.1's own Cleaner takes every directory up to the highest write id for a committed write's
         left_above |= any(wid > name for wid in write_ids.aborted)
-        lowest = lowest and _over_aborted(state, lowest, base, write_ids.aborted)
+        lowest = lowest and _over_aborted(state, lowest, base)
     highest = name if left_above else max(name, write_ids.high_watermark)
     if hive_3 and highest == 0:
         raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: {_without_an_end(state)}")
@@ -208,14 +208,15 @@ def _without_an_end(state: AcidState) -> str:
     return f"not enough to compact: {there}; the Cleaner of Hive 3.1 takes an entry that ends at write id 0 for one without an end"
 
 
-def _over_aborted(state: AcidState, lowest: int, base: int, aborted: Iterable[int]) -> int:
+def _over_aborted(state: AcidState, lowest: int, base: int) -> int:
     """
-    Where a minor's range begins so that it also covers the aborted write ids right below it, also those without a
-    delta, for a task may still write one: the Cleaner of Hive 3.1 removes aborted deltas only as parts of a range, and
-    then forgets what was aborted up to its end.
+    Where a minor's range begins so that it also covers the aborted deltas right below it: the Cleaner of Hive 3.1
+    removes aborted deltas only as parts of a range.
     """
     below = max([base, *(d.acid.max_write_id for d in state.deltas if d.acid.max_write_id < lowest)])
-    return min([lowest, *(write_id for write_id in aborted if write_id > below)])
+    return min(
+        [lowest, *(d.acid.min_write_id for d in state.aborted if not d.acid.is_base and below < d.acid.min_write_id)]
+    )
 
 
 def everything(state: AcidState, spec: TableSpec, layout: LayoutVersion, write_ids: ValidWriteIdList) -> Selection:

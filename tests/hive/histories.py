@@ -384,7 +384,20 @@ def play(version, request, parties, folder):
     @example(
         {"partitioned": False},
         [("initiate",), ("hive_initiates",), ("stream_on", 0, True), _INSERT_BEGUN, _INSERT],
-    )  # below a minor, where nothing lay when it was planned: Hive 3.1's own Cleaner forgets what was rolled back there
+    )  # written late, and Hive 3.1's own Cleaner forgets it: no compactor can help that
+    @example(
+        {"partitioned": False, "originals": 3},
+        [
+            ("start", Statement("overwrite")),
+            ("go_on", 0),
+            *[_INSERT, _INSERT_BEGUN, _INSERT],
+            ("hive_cleans",),
+        ],
+    )  # Hive 4's own Cleaner would take the open statement's base for valid, and remove the original files
+    @example(
+        {"partitioned": True},
+        [_INSERT_BEGUN, ("reap", 0), ("observe_minor", 1), ("hive_cleans",), ("initiate",)],
+    )  # a write id that was rolled back elsewhere, below a minor
     @example(
         {"partitioned": True},
         [

@@ -115,8 +115,8 @@ class Roles(LaneTable):
         """
         known = {txn for (txn,) in self.hive.rows(self.hive.schema.txns, "txn_id")}
         self.late = [one for one in self.late if one.named or one.txn in known]
-        for one in [one for one in self.unnamed if one.txn not in known]:
-            self.unnamed.remove(one)
+        for one in [one for one in self.lately if not one.named and one.txn not in known]:
+            self.lately.remove(one)
             self._take_back(one)
 
     def _come_before_hive(self):
@@ -134,7 +134,12 @@ class Roles(LaneTable):
         count(f"compactions queued by the Initiator of Hive {3 + self.party.hive_4} in the fast lane", max(queued, 0))
 
     def hive_cleans(self):
-        """Hive's Cleaner."""
+        """
+        Hive's Cleaner. Hive 4's takes the base of an INSERT OVERWRITE that is still open for valid, where other writes
+        were rolled back, and removes what lies below: no compactor can help that.
+        """
+        if self.party.hive_4 and any(one.overwrites and one.phase for one in self.open):
+            return
         # Hive 4's AbortedTxnCleaner also removes what was replaced, and looks at writers only, not at readers
         aborted = self._with_aborted_writes() if self.party.hive_4 else set()
         before = {place: self._there(place) for place in aborted.intersection(self.catalogued)}
@@ -164,7 +169,11 @@ class Roles(LaneTable):
         said = self.party.call("Threads.cycle", name)
         # Hive's threads forget what may still be written: no compactor can help that
         lost = noted - self._noted()
-        self.late = [one for one in self.late if all(number != one.txn for number, _ in lost)]
+        forgotten = {number for number, _ in lost}
+        self.late = [one for one in self.late if one.txn not in forgotten]
+        for one in [one for one in self.lately if one.txn in forgotten]:
+            self.lately.remove(one)
+            self._take_back(one)
         self._lose_unnamed()
         grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
         self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")

@@ -50,7 +50,8 @@ class LaneTable:
         self.open: list[Write] = []
         self.done: list[Write] = []
         self.late: list[Write] = []
-        self.unnamed: list[Write] = []
+        self.lately: list[Write] = []
+        """What was rolled back and has files that Hive may forget: written late, or never named."""
         self.batches: list[tuple[str, list[Write]]] = []
         self.closed = False
         self.readers: list[Reader] = []

@@ -165,10 +165,12 @@ class Writers(LaneTable):
                 self.party.call("Lane.write", about)
 
     def _take_back(self, one):
-        """As if its tasks hadn't written: what isn't noted of it Hive forgets, and its rows would be read."""
+        """As if its tasks hadn't written: Hive has forgotten it, and its rows would be read."""
+        number = f"{one.write_id:07d}"
         for partition in one.partitions:
-            for found in self.directory(partition).glob(f"*_{one.write_id:07d}*"):
-                if found.name.removeprefix("delete_").startswith(f"delta_{one.write_id:07d}_{one.write_id:07d}"):
+            for found in self.directory(partition).glob(f"*_{number}*"):
+                own = found.name.removeprefix("delete_").startswith(f"delta_{number}_{number}")
+                if own or (one.overwrites and found.name == f"base_{number}"):
                     shutil.rmtree(found)
 
     def stream(self, place, count, fates):
@@ -291,13 +293,12 @@ class Writers(LaneTable):
         if one.phase == 0:
             self.late.append(one)
         elif not one.named:
-            self.unnamed.append(one)
+            self.lately.append(one)
 
     def write_late(self, which):
         """The tasks of a statement that was rolled back meanwhile write their files."""
         if self.late:
             one = self.late.pop(which % len(self.late))
             self._files(one)
-            if not one.named:
-                self.unnamed.append(one)
+            self.lately.append(one)
             count(f"statements of Hive {3 + self.party.hive_4} in the fast lane that wrote after their rollback")

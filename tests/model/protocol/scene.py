@@ -232,11 +232,6 @@ SWITCHES: dict[str, Switch] = {
             compactions=("major",),
         ),
     ),
-    "aborted-below": Switch(
-        "a minor's range begins with its first delta, above an aborted write id of which no directory is there yet, and "
-        "Hive 3.1's own Cleaner forgets that id",
-        Scene(3, writes=4, readers=0, zombies=True, hives_cleaner=True, compactions=("minor",)),
-    ),
     "no-stream-across": Switch(
         "a base is named up to what the compaction's lists decide, though a stream lies across that id",
         Scene(4, writes=4, readers=0, kinds=("insert", "batch"), compactions=("major",)),
@@ -282,9 +277,6 @@ SCENES: dict[str, Scene] = {
     "late writers (Hive 3.1)": Scene(3, writes=3, readers=1, zombies=True, sweeps=True, kinds=("insert", "overwrite")),
     "deletes and streams (Hive 3.1)": Scene(
         3, writes=4, readers=1, deaths=True, steps=True, kinds=("insert", "delete", "batch")
-    ),
-    "late inserts beside Hive's Cleaner (Hive 3.1)": Scene(
-        3, writes=4, readers=1, entries=2, zombies=True, hives_cleaner=True, sweeps=True, kinds=("insert", "batch")
     ),
     "everything (Hive 3.1)": Scene(
         3,

@@ -126,7 +126,7 @@ def planned(scene: Scene, state: State, entry: Entry) -> Plan | None:
         return _left_to_the_cleaner(scene, found, lists)
     reached = max((one.high for one in deltas), default=base.high if base else 0)
     name = _name(scene, state, found, lists, reached) if kind == "major" else reached
-    lowest = 0 if kind == "major" else _lowest(scene, found, deltas, base, lists)
+    lowest = 0 if kind == "major" else _lowest(scene, found, deltas, base)
     left = bool(found.excluded) or (scene.hive == 3 and bool(lists.aborted >> (name + 1)))
     covered = name if left else max(name, lists.high)
     inputs = ((base,) if base and kind == "major" else ()) + deltas
@@ -178,16 +178,14 @@ def _name(scene: Scene, state: State, found: Resolved, lists: Lists, reached: in
     return reached
 
 
-def _lowest(scene: Scene, found: Resolved, deltas: tuple[Directory, ...], base: Directory | None, lists: Lists) -> int:
-    """Where a minor's range begins: on Hive 3.1 it also takes in the aborted write ids right below."""
+def _lowest(scene: Scene, found: Resolved, deltas: tuple[Directory, ...], base: Directory | None) -> int:
+    """Where a minor's range begins: on Hive 3.1 it also takes in the aborted deltas right below."""
     lowest = min(one.low for one in deltas)
     if scene.hive == 4:
         return lowest
     read = [one.high for one in found.read if one.kind != "base" and one.high < lowest]
     below = max([base.high if base else 0, *read])
-    if scene.lacks("aborted-below"):
-        return min([lowest, *(one.low for one in found.aborted if one.kind != "base" and below < one.low)])
-    return min([lowest, *(write_id for write_id in numbers(lists.aborted) if write_id > below)])
+    return min([lowest, *(one.low for one in found.aborted if one.kind != "base" and below < one.low)])
 
 
 def _results(
