@@ -45,6 +45,8 @@ OF_EVERYTHING = Life(
 )
 OF_AN_EMPTIED_TABLE = Life(steps=[Overwrite(0), Insert(1), Insert(1), Compact("minor")])
 """A base without files, beside which a minor joins what came after it."""
+OF_A_TABLE_EMPTIED_LAST = Life(steps=[Insert(1), Overwrite(0)])
+"""A base without files over what it replaced."""
 BESIDE_READERS = Life(
     steps=[
         Insert(10),

@@ -20,7 +20,7 @@ from tests.compacting import InProcess
 from tests.demo.ledger import MemoryLedger
 from tests.demo.warehouse import Warehouse
 from tests.model.compacting import Engine, settings
-from tests.model.examples import OF_AN_EMPTIED_TABLE, OF_EVERYTHING
+from tests.model.examples import OF_A_TABLE_EMPTIED_LAST, OF_AN_EMPTIED_TABLE, OF_EVERYTHING
 from tests.model.histories import KINDS, History
 from tests.model.option_sets import play_lives
 
@@ -92,11 +92,15 @@ def test_no_snapshot_loses_a_row_in_long_histories(request, _):
     live(ALL, strategies.lives(long=True), request.config.getoption("--histories") or LONG_LIVES)
 
 
+@pytest.mark.parametrize("life", [OF_AN_EMPTIED_TABLE, OF_A_TABLE_EMPTIED_LAST])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("layout", LayoutVersion)
-def test_inserts_after_an_overwrite_with_nothing(layout, way):
-    """INSERT OVERWRITE of an insert-only table that leaves no row, then inserts and a minor: no row comes or goes."""
-    play(Options("insert-only", layout, way), OF_AN_EMPTIED_TABLE)
+def test_an_overwrite_with_nothing(layout, way, life):
+    """
+    INSERT OVERWRITE of an insert-only table that leaves no row, then inserts and a minor: no row comes or goes. Where
+    it replaced some, Hive 4 still reads them and 3.1 doesn't, so nothing is compacted for one of the two.
+    """
+    play(Options("insert-only", layout, way), life)
 
 
 def test_a_life_tells_the_same_story_twice():
