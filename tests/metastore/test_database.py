@@ -95,18 +95,18 @@ def test_a_password_is_read_for_each_new_connection(altered_database, postgres, 
     postgres.sql(name, f'GRANT SELECT ON "VERSION" TO {GUARDED}')
     settings = DatabaseSettings(url=postgres.url(name, GUARDED), password_file=file)
     file.write_text("wrong-password-1\n")
-    database = Database(settings.url, password=settings.secret)
-    assert "authentication failed" in message_of(database.connect, UnreachableError)
-    file.write_text(f"{PASSWORD}\n")
-    assert database.read(database.now_ms) > 0
-    for text_of_now, words in (("wrong-password-2\n", "authentication failed"), ("", f"{file} is empty")):
-        database.engine.dispose()
-        file.write_text(text_of_now)
-        line = message_of(lambda: database.read(database.now_ms), UnreachableError)
-        assert words in line
-        assert "wrong-password" not in line
+    with contextlib.closing(Database(settings.url, password=settings.secret)) as database:
+        assert "authentication failed" in message_of(database.connect, UnreachableError)
         file.write_text(f"{PASSWORD}\n")
         assert database.read(database.now_ms) > 0
+        for text_of_now, words in (("wrong-password-2\n", "authentication failed"), ("", f"{file} is empty")):
+            database.engine.dispose()
+            file.write_text(text_of_now)
+            line = message_of(lambda: database.read(database.now_ms), UnreachableError)
+            assert words in line
+            assert "wrong-password" not in line
+            file.write_text(f"{PASSWORD}\n")
+            assert database.read(database.now_ms) > 0
 
 
 @pytest.mark.parametrize("statement", ["SELECT 1 FROM nowhere", "SELECT absent FROM {}"])
