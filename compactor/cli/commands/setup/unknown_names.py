@@ -8,10 +8,10 @@ import difflib
 from collections.abc import Iterator
 
 from compactor.cli.hive_site import Clash
+from compactor.cli.naming.patterns import require_tables
 from compactor.cli.naming.pools import unknown_pool
-from compactor.cli.naming.target import did_you_mean
+from compactor.errors import NothingFitsError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
-from compactor.name_patterns import fits
 from compactor.planning.thresholds import (
     DELTA_COUNT_KEY,
     DELTA_RATIO_KEY,
@@ -35,6 +35,7 @@ PROPERTIES = (
 )
 _PARTS = ("comp", "clean")
 """What a slip in the name of any of them leaves, mostly."""
+_OR_NOT_YET = "correct it, unless what it names is still to come: this name covers nothing"
 _NEAR = 0.85
 """How near a property's name is that is meant to be one of them; Hive has others, such as `compactor.mapreduce…`."""
 
@@ -50,20 +51,15 @@ def _selected(settings: Settings, catalog: Catalog, daemons: Daemons) -> Iterato
         *(("windows.blackouts", item) for item in settings.windows.blackouts),
         *(("control.budgets", item) for item in settings.control.budgets),
     ]
-    databases = catalog.databases() if any(rule.tables for _, rule in rules) else []
     for key, rule in rules:
         for pattern in rule.tables:
-            database, _, table = pattern.lower().partition(".")
-            if not catalog.any_table_like(database, table):
-                named = next((name for name in databases if fits(name, database)), None)
-                near = did_you_mean(table, catalog.table_names(named)) if named else did_you_mean(database, databases)
-                yield Clash(f"{key}: {rule.name} names {pattern}, which no transactional table fits{near}", _OR_NOT_YET)
+            try:
+                require_tables(catalog, pattern)
+            except (NothingFitsError, RefusedError, UsageError) as error:
+                yield Clash(f"{key}: {rule.name}: {error}", _OR_NOT_YET)
         for pool in rule.pools:
             if (unknown := unknown_pool(settings, catalog, daemons, pool)) is not None:
                 yield Clash(f"{key}: {rule.name} names pool {unknown}", _OR_NOT_YET)
-
-
-_OR_NOT_YET = "correct it, unless what it names is still to come: so it covers nothing"
 
 
 def _properties(catalog: Catalog) -> Iterator[Clash]:
@@ -82,6 +78,6 @@ def _properties(catalog: Catalog) -> Iterator[Clash]:
         for kind, having in owners.items():
             if having:
                 yield Clash(
-                    f"property {key} of {plural(len(having), kind)}, such as {min(having)}, isn't read by anybody",
+                    f"property {key} of {plural(len(having), kind)}, such as {min(having)}, is none that Hive or compactor reads",
                     f"{name}, in lower or in upper case, is meant: set it, and unset the other",
                 )

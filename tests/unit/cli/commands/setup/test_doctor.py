@@ -250,12 +250,12 @@ control:
     - {name: few, pools: [elt], jobs: 1}
 """
 NAMED = {
-    "windows.blackouts: close names shoq.*, which no transactional table fits (did you mean shop?)",
-    "windows.maintenance: late names shop.ordres, which no transactional table fits (did you mean orders?)",
+    "windows.blackouts: close: there is no database shoq (did you mean shop?)",
+    "windows.maintenance: late: no transactional table fits shop.ordres (did you mean orders?)",
     "windows.maintenance: late names pool nigth, which no worker and no table has (did you mean night?)",
     "control.budgets: few names pool elt, which no worker and no table has (did you mean etl or default?)",
-    "property compactorthreshold.hive.compactor.delta.num.threshhold of 1 table, such as shop.orders, isn't read by anybody",
-    "property No_Auto_Compation of 1 database, such as shop, isn't read by anybody",
+    "property compactorthreshold.hive.compactor.delta.num.threshhold of 1 table, such as shop.orders, is none that Hive or compactor reads",
+    "property No_Auto_Compation of 1 database, such as shop, is none that Hive or compactor reads",
 }
 
 
