@@ -115,9 +115,7 @@ class Roles(LaneTable):
         """
         known = {txn for (txn,) in self.hive.rows(self.hive.schema.txns, "txn_id")}
         self.late = [one for one in self.late if one.named or one.txn in known]
-        for one in [one for one in self.lately if not one.named and one.txn not in known]:
-            self.lately.remove(one)
-            self._take_back(one)
+        self._take_back({one.txn for one in self.lately if not one.named and one.txn not in known})
 
     def _come_before_hive(self):
         """
@@ -171,9 +169,7 @@ class Roles(LaneTable):
         lost = noted - self._noted()
         forgotten = {number for number, _ in lost}
         self.late = [one for one in self.late if one.txn not in forgotten]
-        for one in [one for one in self.lately if one.txn in forgotten]:
-            self.lately.remove(one)
-            self._take_back(one)
+        self._take_back(forgotten)
         self._lose_unnamed()
         grown = [after - earlier for after, earlier in zip(self._size(), before, strict=True)]
         self._say(f"Hive's {name}: {grown[0]:+} directories, {grown[1]:+} queued{said and ', ' + said}")

@@ -164,14 +164,16 @@ class Writers(LaneTable):
                 about["deletes"] = [[one.write_id, [*value, *key]] for key, value in old]
                 self.party.call("Lane.write", about)
 
-    def _take_back(self, one):
-        """As if its tasks hadn't written: Hive has forgotten it, and its rows would be read."""
-        number = f"{one.write_id:07d}"
-        for partition in one.partitions:
-            for found in self.directory(partition).glob(f"*_{number}*"):
-                own = found.name.removeprefix("delete_").startswith(f"delta_{number}_{number}")
-                if own or (one.overwrites and found.name == f"base_{number}"):
-                    shutil.rmtree(found)
+    def _take_back(self, txns):
+        """As if their tasks hadn't written lately: Hive has forgotten them, and their rows would be read."""
+        lost = [(one, partition) for one in self.lately if one.txn in txns for partition in one.partitions]
+        self.lately = [one for one in self.lately if one.txn not in txns]
+        for one, partition in lost:
+            number = f"{one.write_id:07d}"
+            for directory in self.directory(partition).glob(f"*_{number}*"):
+                own = directory.name.removeprefix("delete_").startswith(f"delta_{number}_{number}")
+                if own or (one.overwrites and directory.name == f"base_{number}"):
+                    shutil.rmtree(directory)
 
     def stream(self, place, count, fates):
         """
