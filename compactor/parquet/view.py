@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
 from compactor.errors import CorruptFileError
@@ -43,7 +44,9 @@ def table(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View, 
     Decode row groups of one family.
 
     Where values repeat, each row group is decoded by itself: to Arrow, which reads on from one row group to the next, a
-    damaged repetition level in one would move the values of all rows after it.
+    damaged repetition level in one would move the values of all rows after it. And each must have as many levels in
+    Arrow's memory as in its pages: Arrow passes over what stands behind the last row, and over lists that go on after
+    their end.
 
     Args:
         schema, created_by: as their footers have them.
@@ -53,13 +56,13 @@ def table(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View, 
         pyarrow.Table: a column for each field of the root.
 
     Raises:
-        CorruptFileError: Arrow can't decode them, a checksum is wrong, or there are more or fewer rows than described.
+        CorruptFileError: Arrow can't decode them, a checksum is wrong, or there are more or fewer rows or values than
+            described.
     """
     with _decoding(names):
         opened = _opened(groups, schema, created_by, view)
         if any(opened.schema.column(leaf).max_repetition_level for leaf in range(len(opened.schema))):
-            apart = [opened.read_row_group(number, use_threads=False) for number in range(len(groups))]
-            found = pa.concat_tables(apart)
+            found = pa.concat_tables([_read_apart(opened, number, loaded) for number, loaded in enumerate(groups)])
         else:
             found = opened.read(use_threads=False)
     expected = sum(loaded.group.rows for loaded in groups)
@@ -68,6 +71,28 @@ def table(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View, 
             Reason.CORRUPT_FILE, f"{_named(names)}: {found.num_rows} rows were found instead of {expected}"
         )
     return found
+
+
+def _read_apart(opened: Any, number: int, loaded: Loaded) -> Any:
+    found = opened.read_row_group(number, use_threads=False)
+    levels = [count for column in found.columns for count in _level_counts(column)]
+    if levels != [chunk.values for chunk in loaded.chunks]:
+        raise pa.ArrowInvalid("lists go on after their end")
+    return found
+
+
+def _level_counts(column: Any) -> Iterator[int]:
+    """How many levels each leaf below a column takes: one for each value, and for each list without any."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for child in column.flatten():
+            yield from _level_counts(child)
+    elif pa.types.is_list(kind):
+        filled = pc.sum(pc.greater(pc.list_value_length(column), 0)).as_py() or 0
+        values = pa.chunked_array([chunk.flatten() for chunk in column.chunks], kind.value_type)
+        yield from (len(column) - filled + count for count in _level_counts(values))
+    else:
+        yield len(column)
 
 
 def batches(group: Loaded, schema: bytes, created_by: str, view: View, name: str) -> Iterator[Any]:

@@ -254,7 +254,7 @@ def test_a_call_that_hangs_takes_no_connection_from_others(hdfs_directory, hdfs)
     own = lines() - before
     assert len(own) == 1
     until = time.monotonic() + 12
-    with storage._driver._client._patience.asking(data=True):
+    with storage._driver._client._timeouts.asking(data=True):
         while time.monotonic() < until:
             assert storage.exists(join(hdfs_directory, "d"))
             time.sleep(0.02)
