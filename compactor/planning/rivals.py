@@ -31,6 +31,7 @@ class Rival:
         ours: whether that is a worker of ours, which asks before it commits.
         txn_id: as stored with the entry; None before it is stored, and on Hive 3.1.
         txn_state: `o`, `a` or `c`; None: the transaction is forgotten, or there is none.
+        highest_write_id: up to which directories are cleaned for the entry; 0: no limit to Hive 3.1's Cleaner.
     """
 
     place: Hashable
@@ -40,28 +41,41 @@ class Rival:
     ours: bool
     txn_id: int | None
     txn_state: str | None
+    highest_write_id: int = 0
 
     def __str__(self) -> str:
         return f"compaction {self.entry_id}" if self.entry_id is not None else f"a compaction in {self.txn_id}"
 
 
-def hindrance(place: Hashable, rivals: Iterable[Rival], lists: ValidTxnList | None) -> str | None:
+def hindrance(
+    place: Hashable, rivals: Iterable[Rival], lists: ValidTxnList | None, name_write_id: int | None = None
+) -> str | None:
     """
     Why a compaction of this place mustn't publish, or commit; None: no rival hinders it.
 
     Args:
         lists: the transactions that the compaction saw as committed; None on Hive 3.1, where only claims tell of
             rivals.
+        name_write_id: the highest write id in the result's name; None: there is no result. On Hive 3.1 it isn't
+            published before every entry that reaches as high is cleaned: Hive's own Cleaner would remove for that
+            entry, under readers that came since it saw the entry, what this result replaces (its `Cleaner.clean()`).
     """
-    return next((why for rival in rivals if rival.place == place and (why := _why(rival, lists)) is not None), None)
+    found = (_why(rival, lists, name_write_id) for rival in rivals if rival.place == place)
+    return next((why for why in found if why is not None), None)
 
 
-def _why(rival: Rival, lists: ValidTxnList | None) -> str | None:
+def _why(rival: Rival, lists: ValidTxnList | None, name_write_id: int | None) -> str | None:
     if rival.working or rival.entry_id is None:
         return (
             None if rival.ours else f"{rival} of the same place is at work, by {rival.worker_id or 'an unknown worker'}"
         )
-    if lists is None or rival.txn_id is None or lists.is_valid(rival.txn_id) or lists.is_aborted(rival.txn_id):
+    if lists is None:
+        reached = rival.highest_write_id
+        if name_write_id is None or 0 < reached < name_write_id:
+            return None
+        end = f"ends at write id {reached}" if reached else "has no end"
+        return f"{rival} of the same place isn't cleaned yet, and {end}"
+    if rival.txn_id is None or lists.is_valid(rival.txn_id) or lists.is_aborted(rival.txn_id):
         return None  # its result was among the inputs, or there is none
     if rival.txn_state == "o":
         return f"{rival} of the same place is about to be committed"

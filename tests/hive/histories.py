@@ -406,6 +406,15 @@ def play(version, request, parties, folder):
             *[("write", Statement("update")), ("hive_cleans",), ("work",), ("work",), ("work",)],
         ],
     )  # Hive 3.1's own Cleaner fails two, so Hive's Initiator asks for no third
+    @example(
+        {"partitioned": True},
+        [
+            *[("write", Statement("insert", (1,))), ("start", Statement("insert")), ("reap", 0)],
+            *[("write", Statement("insert", (1,))), ("read", True), ("ask", 1, False), ("work",), ("clean",)],
+            *[("read", True), ("hive_cleans",), ("initiate",), ("ask", 1, True), ("work",), ("hive_cleans",)],
+            *[("read_no_more", 0), ("hive_cleans",)],
+        ],
+    )  # a base that ends where a minor does that isn't cleaned: Hive 3.1's own Cleaner would take both for one
     def live(table, steps):
         turns = Turns()
         try:

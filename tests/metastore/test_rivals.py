@@ -222,7 +222,20 @@ def test_a_worker_of_hives_on_another_entry_comes_first(database_3, hive_3):
     entry = _claimed(database_3, hive_3, None)
     hive_3.queued("db.u", state="w", worker_id="hms-1", start=1_000)
     hive_3.queued("db.t", state="w", worker_id=f"compactor-here-{'1' * 32}-1", start=1_000)
-    queue.require_none_of_hives(entry)
+    queue.require_turn(entry, None)
     hive_3.queued("Db.T", state="w", worker_id="hms-1", start=1_000)
     with pytest.raises(RivalError, match="is at work, by hms-1"):
-        queue.require_none_of_hives(entry)
+        queue.require_turn(entry, None)
+
+
+def test_an_entry_that_reaches_as_high_is_cleaned_first(database_3, hive_3):
+    """Hive 3.1's Cleaner takes each result up to that id for the entry's own."""
+    queue = Queue(database_3)
+    entry = _claimed(database_3, hive_3, None)
+    hive_3.queued("db.t", state="r", highest_write_id=4)
+    queue.require_turn(entry, 5)
+    hive_3.queued("Db.T", state="r", highest_write_id=5)
+    queue.require_turn(entry, 6)
+    queue.require_turn(entry, None)
+    with pytest.raises(RivalError, match="isn't cleaned yet, and ends at write id 5"):
+        queue.require_turn(entry, 5)

@@ -22,8 +22,8 @@ from compactor.metastore.compaction_queue.rivals import (
     Neighbours,
     neighbours,
     require_first,
-    require_none_of_hives,
     require_none_open,
+    require_turn,
 )
 from compactor.metastore.compaction_queue.rows import (
     ending,
@@ -185,14 +185,18 @@ class Queue:
 
         return self._database.read(look)
 
-    def require_none_of_hives(self, entry: QueueEntry) -> None:
+    def require_turn(self, entry: QueueEntry, name_write_id: int | None) -> None:
         """
-        Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place.
+        Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place, and that none is left
+        to be cleaned that reaches as high as the result.
+
+        Args:
+            name_write_id: the highest write id in the result's name; None: there is no result.
 
         Raises:
-            RivalError: one does, and renames its result without a look.
+            RivalError: one of Hive's workers does, and renames its result without a look; or one is left.
         """
-        self._database.read(lambda connection: require_none_of_hives(connection, self._schema, entry))
+        self._database.read(lambda connection: require_turn(connection, self._schema, entry, name_write_id))
 
     def mark_compacted_and_commit(
         self,

@@ -92,16 +92,21 @@ def require_none_open(
         raise RivalError(f"{entry.entity}: {why}")
 
 
-def require_none_of_hives(connection: Connection, schema: HiveSchema, entry: QueueEntry) -> None:
+def require_turn(connection: Connection, schema: HiveSchema, entry: QueueEntry, name_write_id: int | None) -> None:
     """
-    Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place: it looks at nothing.
+    Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place, which looks at nothing; and
+    that no entry is left to be cleaned for which a Cleaner could take the result for its own.
+
+    Args:
+        name_write_id: the highest write id in the result's name; None: there is no result.
 
     Raises:
-        RivalError: one does.
+        RivalError: there is such an entry.
     """
-    working = schema.compaction_queue.c.cq_state == QueueState.WORKING.code
-    rivals = [_rival(row, None) for row in read_queue(connection, schema, working) if row.id != entry.id]
-    if (why := hindrance(folded_entity(entry.entity), rivals, None)) is not None:
+    states = [state.code for state in (QueueState.WORKING, QueueState.READY_FOR_CLEANING)]
+    others = read_queue(connection, schema, schema.compaction_queue.c.cq_state.in_(states))
+    rivals = [_rival(row, None) for row in others if row.id != entry.id]
+    if (why := hindrance(folded_entity(entry.entity), rivals, None, name_write_id)) is not None:
         raise RivalError(f"{entry.entity}: {why}")
 
 
@@ -186,4 +191,13 @@ def _at(name: Sequence[str | None]) -> FoldedEntity:
 def _rival(row: QueueEntry, txn_state: str | None) -> Rival:
     ours = parse_worker_id(row.worker_id) is not None
     working = row.state is QueueState.WORKING
-    return Rival(folded_entity(row.entity), row.id, working, row.worker_id, ours, row.txn_id, txn_state)
+    return Rival(
+        folded_entity(row.entity),
+        row.id,
+        working,
+        row.worker_id,
+        ours,
+        row.txn_id,
+        txn_state,
+        row.highest_write_id or 0,
+    )

@@ -166,6 +166,7 @@ class Attempt:
         plan = self._plan(compaction, state)
         if isinstance(plan, RefusedError):
             return self._leave_to_the_cleaner(plan, state, request)
+        self._asked(lambda: self._require_turn(plan.name_write_id))
         self._step(steps.WORKER_PLANNED)
         self._record.planned(plan)
         charge = services.control.charge(subject_of(entry), plan.prediction.written)
@@ -191,7 +192,7 @@ class Attempt:
         self._step(steps.WORKER_VERIFIED)
         beside = "" if newest is None else self._wait_for_older_snapshots(newest)
         try:
-            published = compaction.publish(verified, lambda: self._guard(compaction.request))
+            published = compaction.publish(verified, lambda: self._guard(compaction.request, plan.name_write_id))
         except OutcomeUnknownError:
             self.visible = not services.hive_4
             raise
@@ -345,16 +346,19 @@ class Attempt:
         self.state_stored = True
         self._step(steps.WORKER_STATE_STORED)
 
-    def _guard(self, before: CompactionRequest) -> None:
+    def _guard(self, before: CompactionRequest, name_write_id: int | None = None) -> None:
         """
         The last check before the rename: the entry is still this worker's, the table still the same, the lease alive.
         However long the metastore was unreachable, nothing is published without this check.
+
+        Args:
+            name_write_id: the highest write id in the result's name; None: there is no result.
         """
         self._cancellation.check()
-        self._asked(lambda: self._require_unchanged(before))
+        self._asked(lambda: self._require_unchanged(before, name_write_id))
         self._cancellation.check()
 
-    def _require_unchanged(self, before: CompactionRequest) -> None:
+    def _require_unchanged(self, before: CompactionRequest, name_write_id: int | None) -> None:
         services, entry = self._services, self.entry
         if not self._is_ours():
             raise not_ours(entry.id, services.queue.entry(entry.id))
@@ -370,6 +374,7 @@ class Attempt:
             raise RefusedError(Reason.INPUT_CHANGED, f"{entry.entity} was made {kind} while it was compacted")
         self._lease.renew()
         self._require_first(before.txns)
+        self._require_turn(name_write_id)
 
     def _require_none_open(self, lists: ValidTxnList | None) -> None:
         """Hive 4: a worker of Hive's whose claim was taken back works on; nothing in the queue tells of it."""
@@ -379,13 +384,15 @@ class Attempt:
     def _require_first(self, lists: ValidTxnList | None) -> None:
         """
         Hive 4: an early answer of what the commit asks. Readers that ignore `_v` see a result as soon as it is renamed;
-        and the queue is read here, not while no transaction can be opened. On Hive 3.1 the rename is the commit.
+        and the queue is read here, not while no transaction can be opened.
         """
-        queue = self._services.queue
         if lists is not None and self.txn_id is not None:
-            self._near = queue.require_first(self.entry, self.txn_id, lists, self._near)
-        else:
-            queue.require_none_of_hives(self.entry)
+            self._near = self._services.queue.require_first(self.entry, self.txn_id, lists, self._near)
+
+    def _require_turn(self, name_write_id: int | None) -> None:
+        """Hive 3.1: the rename is the commit."""
+        if not self._services.hive_4:
+            self._services.queue.require_turn(self.entry, name_write_id)
 
     def _commit(self, follow_up: FollowUp | None = None, lists: ValidTxnList | None = None) -> None:
         """

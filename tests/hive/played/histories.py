@@ -85,7 +85,7 @@ class Stage:
 
 
 COUNTEREXAMPLES = {
-    3: ("at-work", "ends-below-aborted", "seen-after-death", "seen-after-empty", "beside"),
+    3: ("at-work", "ends-below-aborted", "seen-after-death", "beside"),
     4: (
         "strictly-below",
         "late-after-sweep",

@@ -24,7 +24,7 @@ def cleaners(scene: Scene, state: State) -> Moves:
                 yield Action("observe", (entry.id,)), state.put_entry(entry._replace(sight=sight))
             elif (lists := may_be_cleaned(scene, state, entry)) is not None:
                 yield _cleaned(scene, state, entry, lists)
-            if scene.hives_cleaner and not state.readers:
+            if scene.hives_cleaner and entry.sight is not None and not _read_since(state, entry.sight):
                 yield _cleaned_by_hive(state, entry)
     if scene.sweeps:
         yield from _sweeps(scene, state)
@@ -62,7 +62,7 @@ def _observed(scene: Scene, state: State, entry: Entry, alike: list[Entry]) -> i
     what this one covers, by what the queue and the commits tell.
     """
     assert entry.sight is not None
-    if not _by_commits(scene):
+    if not scene.lacks("seen-after-death"):
         return entry.sight.txn_high
     unfinished = {txn.write_id for txn in state.txns}
     newest = max((number for number in range(1, state.next_write_id) if number not in unfinished), default=0)
@@ -74,19 +74,20 @@ def _observed(scene: Scene, state: State, entry: Entry, alike: list[Entry]) -> i
     return max(state.next_txn if sight is None else sight.txn_high for sight in within)
 
 
-def _by_commits(scene: Scene) -> bool:
-    return scene.lacks("seen-after-death") or scene.lacks("seen-after-empty")
-
-
 def _cleaned(scene: Scene, state: State, entry: Entry, lists: Lists) -> tuple[Action, State]:
     there = state.directories
-    if entry.sight is not None and not _by_commits(scene):
+    if entry.sight is not None and not scene.lacks("seen-after-death"):
         there &= entry.sight.directories  # only what was visible then makes anything obsolete
     found = resolve(there, entry.place, lists, whole_ranges=True)
     gone = {*found.obsolete, *found.aborted}
     after = state._replace(directories=state.directories - gone).without_entry(entry.id)
     after = _forgotten(scene, after, lists_now(state), up_to=entry.covered, place=entry.place)
     return Action("clean", (entry.id, tuple(sorted(gone)))), after
+
+
+def _read_since(state: State, sight: Sight) -> bool:
+    """Whether a lock is left of those that Hive 3.1's Cleaner found when it first saw the entry."""
+    return any(reader.txn <= sight.txn_high for reader in state.readers)
 
 
 def _cleaned_by_hive(state: State, entry: Entry) -> tuple[Action, State]:

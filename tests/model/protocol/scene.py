@@ -112,6 +112,7 @@ _INSERTED = ("begin insert", "write", "commit")
 _MINOR_BESIDE_A_READER = (*_INSERTED, *_INSERTED, "ask minor", "read", "plan", "publish", "commit-compaction")
 _BOTH_BEGUN = ("begin insert", "begin overwrite")
 _TWO_ASKED = (*_INSERTED, *_INSERTED, "ask minor", "ask major")
+_TWO_ASKED_MAJOR = (*_INSERTED, *_INSERTED, "ask major", "ask minor")
 
 SWITCHES: dict[str, Switch] = {
     "commit-order": Switch(
@@ -179,15 +180,11 @@ SWITCHES: dict[str, Switch] = {
     ),
     "seen-after-death": Switch(
         "a first observation counts for what a worker renamed later, which died before it marked its entry (Hive 3.1)",
-        Scene(3, base=2, writes=2, readers=2, entries=2, deaths=True, begins=_MINOR_BESIDE_A_READER),
-    ),
-    "seen-after-empty": Switch(
-        "a first observation counts for later results, because a write id was committed without a file (Hive 3.1)",
-        Scene(3, base=2, writes=3, readers=2, entries=2, empty=True, begins=_MINOR_BESIDE_A_READER),
+        Scene(3, base=2, writes=2, readers=1, entries=2, deaths=True, twice=True, steps=True, begins=_TWO_ASKED_MAJOR),
     ),
     "at-work": Switch(
         "the Cleaner removes files while a compaction is at work on the same place (Hive 3.1)",
-        Scene(3, base=2, writes=3, readers=2, entries=2, begins=_MINOR_BESIDE_A_READER),
+        Scene(3, base=2, writes=2, readers=1, entries=2, twice=True, steps=True, begins=_TWO_ASKED_MAJOR),
         beside=("seen-after-death",),
     ),
     "revoked-ended": Switch(
@@ -232,6 +229,11 @@ SWITCHES: dict[str, Switch] = {
             compactions=("major",),
         ),
     ),
+    "cleaned-first": Switch(
+        "a result appears that ends where an entry of its place does that isn't cleaned, and Hive 3.1's own Cleaner "
+        "takes for that entry what it replaces",
+        Scene(3, base=2, writes=2, readers=1, entries=2, hives_cleaner=True),
+    ),
     "no-stream-across": Switch(
         "a base is named up to what the compaction's lists decide, though a stream lies across that id",
         Scene(4, writes=4, readers=0, kinds=("insert", "batch"), compactions=("major",)),
@@ -270,6 +272,9 @@ SCENES: dict[str, Scene] = {
         steps=True,
     ),
     "two entries (Hive 3.1)": Scene(3, writes=3, readers=1, entries=2, twice=True, steps=True, deaths=True),
+    "beside Hive's Cleaner (Hive 3.1)": Scene(
+        3, base=2, writes=3, readers=2, entries=2, twice=True, hives_cleaner=True
+    ),
     "two minors under two readers (Hive 3.1)": Scene(
         3, base=2, writes=3, readers=2, entries=2, deaths=True, empty=True, begins=_MINOR_BESIDE_A_READER
     ),

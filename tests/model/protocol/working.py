@@ -88,6 +88,8 @@ def _planned(scene: Scene, before: State, begun: State, entry: Entry) -> Moves:
         entry = entry._replace(covered=plan.covered)
         yield Action("leave-to-cleaner", (entry.id,)), _ended(scene, begun, entry)
         return
+    if _cleaned_later(scene, state, entry, plan.results):
+        return
     inputs, replaced = frozenset(plan.inputs), frozenset(plan.replaced)
     entry = entry._replace(
         state="working", covered=plan.covered, inputs=inputs, replaced=replaced, results=plan.results, worker="ours"
@@ -293,7 +295,22 @@ def _last_look(scene: Scene, state: State, entry: Entry) -> bool:
         )
     if _another(state, entry, "hive") or _revoked_and_alive(scene, state, entry):
         return False
+    if _cleaned_later(scene, state, entry, entry.results):
+        return False
     return not any(_in_the_way(one, result, entry) for one in state.directories for result in entry.results)
+
+
+def _cleaned_later(scene: Scene, state: State, entry: Entry, results: tuple[Directory, ...]) -> bool:
+    """Whether an entry of the place that reaches as high as these results isn't cleaned yet (Hive 3.1)."""
+    if scene.hive == 4 or scene.lacks("cleaned-first"):
+        return False
+    return any(
+        other.id != entry.id
+        and other.place == entry.place
+        and other.state == "ready"
+        and other.covered >= max(one.high for one in results)
+        for other in state.entries
+    )
 
 
 def _another(state: State, entry: Entry, *workers: str) -> bool:

@@ -38,21 +38,23 @@ def rival(line: str) -> Rival:
     known = {"working", "ready", "o", "a", "c", "forgotten"} if kind == "entry" else set()
     assert kind in {"entry", "open"}, line
     assert bare <= known, line
-    assert options.keys() <= {"by", "txn"}, line
+    assert options.keys() <= {"by", "txn", "highest"}, line
     worker = options.get("by", "")
     who = (worker or None, worker == "ours")
     if kind == "open":
         return Rival(place(where), None, False, *who, int(number), "o")
     txn_id = int(options["txn"]) if options.get("txn") else None
     state = words[-1] if words[-1] in {"o", "a", "c"} else None
-    return Rival(place(where), int(number), "working" in words, *who, txn_id, state)
+    highest = int(options.get("highest", 0))
+    return Rival(place(where), int(number), "working" in words, *who, txn_id, state, highest)
 
 
 def outcome(case: Case) -> list[str]:
     """Whether the compaction may publish, or what each directory means for its result."""
     if case.verb.startswith("hive-"):
         seen = lists(case.options) if case.verb == "hive-4" else None
-        return [hindrance(place(case.look.split()[1]), map(rival, case.entries), seen) or "may publish"]
+        name = int(case.options["name"]) if "name" in case.options else None
+        return [hindrance(place(case.look.split()[1]), map(rival, case.entries), seen, name) or "may publish"]
     seen = lists(case.options) if case.verb == "result" else None
     layout = LayoutVersion.HIVE_3 if seen is None else LayoutVersion.HIVE_4
     known = case.options.get("known", "").split(",")
