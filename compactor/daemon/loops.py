@@ -15,7 +15,7 @@ from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableErro
 from compactor.metastore.compaction_queue.announcements import Announcements
 from compactor.metrics import Metrics
 from compactor.roles.cleaner.cleaner import Cleaner
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Cycle, Did, Progress
 from compactor.roles.housekeeper.housekeeper import Housekeeper
 from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.pauses import Pauses
@@ -63,7 +63,7 @@ def make_loops(
     def add(
         name: str,
         role: str,
-        run_once: Callable[[], str],
+        run_once: Callable[[], Cycle],
         interval: Callable[[], float],
         limit: Callable[[], float],
         *,
@@ -83,12 +83,14 @@ def make_loops(
             progress=progress,
         )
 
-    def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
-        def run() -> str:
-            done = as_leader(services, role, run_once)
-            if isinstance(done, Cycle) and not done.turn:
+    def led(
+        role: Role, run_once: Callable[[], Cycle], no_turn: Callable[[], None] = lambda: None
+    ) -> Callable[[], Cycle]:
+        def run() -> Cycle:
+            cycle = as_leader(services, role, run_once)
+            if cycle.did is Did.STANDBY:
                 no_turn()
-            return done
+            return cycle
 
         return run
 
@@ -121,10 +123,10 @@ def make_loops(
     if made.workers and not services.database.embedded:
         announced = Announcements(services.database)
 
-        def listen() -> str:
+        def listen() -> Cycle:
             if announced.wait(_LISTEN_SECONDS):
                 wake_workers(services, made.loops)
-            return Cycle("listens for queued entries", again=True)
+            return Cycle.idle("listens for queued entries", again=True)
 
         add("announcements", "announcements", listen, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
     if now().cleaner.enabled:
@@ -155,20 +157,20 @@ def wake_workers(services: Services, loops: Mapping[str, RoleLoop]) -> None:
             loop.wake()
 
 
-def as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
+def as_leader(services: Services, role: Role, run_once: Callable[[], Cycle]) -> Cycle:
     """Run one cycle if this daemon leads the role. Standing by and losing the leadership are no failures."""
     if (why := services.coordinator.why_not_start()) is not None:
-        return Cycle(f"waiting: {why}", turn=False, told=True)
+        return Cycle.standby(f"waiting: {why}", told=True)
     if services.coordinator.lead(role) is None:
-        return Cycle(f"stands by: another daemon leads the {role}", turn=False)
+        return Cycle.standby(f"stands by: another daemon leads the {role}")
     try:
         return run_once()
     except MutexHeldError as error:
         # elected while the mutex is held: try again at once, until the stopped daemon has lost it
         again = services.coordinator.by == "zookeeper"
-        return Cycle(f"the database's mutex is another's: {error}", turn=False, again=again)
+        return Cycle.standby(f"the database's mutex is another's: {error}", again=again)
     except OwnershipLostError as error:
-        return Cycle(f"stands by: {error}", turn=False)
+        return Cycle.standby(f"stands by: {error}")
     except UnreachableError:
         services.coordinator.step_back(role)  # another daemon may reach what this one can't
         raise

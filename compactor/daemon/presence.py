@@ -17,8 +17,10 @@ from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import Metrics, version
+from compactor.roles.cycle import Cycle
 from compactor.roles.services import Services
 from compactor.settings import Settings
+from compactor.words import plural
 
 _log = get_logger(__name__)
 _SENTENCE = 200
@@ -76,7 +78,7 @@ class Presence:
         self._seen: dict[Role, str] = {}
         self._told: dict[Role, str] = {}
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """Report the activities and update the metrics. A daemon that can't reach the others works all the same."""
         coordinator, metrics = self._services.coordinator, self._services.metrics
         doing = [self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown]
@@ -92,8 +94,9 @@ class Presence:
         metrics.members.set(len(present or ()))
         metrics.members_expected.set(self._services.settings.members.expected or 0)
         if present is None:
-            return "it can't be told which daemons are there"
-        return f"{len(present)} {'daemon' if len(present) == 1 else 'daemons'}; this one leads {', '.join(sorted(leading)) or 'nothing'}"
+            return Cycle.worked("it can't be told which daemons are there")
+        leads = ", ".join(sorted(leading)) or "nothing"
+        return Cycle.worked(f"{plural(len(present), 'daemon')}; this one leads {leads}")
 
     def _look_for_leaders(self) -> None:
         """Log which roles no daemon leads, once while the reason stays. One look alone may see a leader being succeeded."""

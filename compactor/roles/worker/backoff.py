@@ -32,6 +32,7 @@ from typing import Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import QueueEntry
 from compactor.reasons import Reason
+from compactor.roles.cycle import Phrase
 from compactor.roles.worker.claim_order import ClaimOrder, QueueLook
 from compactor.roles.worker.failures import ATTEMPTS
 from compactor.spark.submitter import SessionEndedError
@@ -233,13 +234,13 @@ class Backoff:
             due = {number: aside.tried for number, aside in self._aside.items() if self._due(aside) <= now}
             return self._claim_order.looks(pool, self._aside.keys() - due.keys(), due)
 
-    def pause(self, pool: str | None) -> str | None:
+    def pause(self, pool: str | None) -> Phrase | None:
         """Why nothing is claimed from this pool now; None if entries may be claimed."""
         with self._lock:
             left = max(self._spark.until, self._pools.get(pool, _Pause()).until) - self.clock()
-            return f"{self._why}; next try in {left:.0f} s" if self.in_a_row and left > 0 else None
+            return next_try(Phrase(self._why), left) if self.in_a_row and left > 0 else None
 
-    def nothing_else(self, still_ours: Callable[[int], bool]) -> str | None:
+    def nothing_else(self, still_ours: Callable[[int], bool]) -> Phrase | None:
         """
         After a claim found nothing: how long the entries that were given back still wait; None if the time of all has
         come.
@@ -257,7 +258,7 @@ class Backoff:
             now = self.clock()
             left = [until - now for until in map(self._due, self._aside.values()) if until > now]
             if left:
-                return f"{self._why}; next try in {min(left):.0f} s"
+                return next_try(Phrase(self._why), min(left))
             before, known = self.in_a_row, list(self._aside)
         gone = list(itertools.takewhile(lambda number: not still_ours(number), known))
         with self._lock:
@@ -321,6 +322,11 @@ class Backoff:
     def _all_is_well(self) -> None:
         self.in_a_row, self._spark = 0, _Pause()
         self._pools.clear()
+
+
+def next_try(why: Phrase, seconds: float) -> Phrase:
+    """What a worker waits for, and for how long."""
+    return Phrase(f"{why.text}; next try in {max(0.0, seconds):.0f} s", why.news)
 
 
 def pause_after(times: int) -> float:
