@@ -31,7 +31,7 @@ from compactor.metrics import version
 from compactor.planning.thresholds import QUARANTINE_HOURS_KEY, quarantine_hours
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.status.causes import CLEANING, Causes, Hindrances, failed_cleaning
+from compactor.status.causes import CLEANING, Causes, Hindrances, failed_cleaning, put_off
 from compactor.status.daemons import Daemons
 from compactor.status.hive import HiveSide, undone
 from compactor.status.records import Record, drain_record, entered_ms, member_record, pause_record
@@ -166,7 +166,7 @@ class Overview:
             daemons,
             entries,
             len(queue.foreign()),
-            Causes.of(hindrances, cleaning, waiting, daemons).records({}, now),
+            Causes.of(hindrances, [*cleaning, *put_off(entries)], waiting, daemons).records({}, now),
             sorted(Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days), key=str),
             Transactions(database).open_transactions(),
             _read_last_day(database, settings, now),
