@@ -3,9 +3,11 @@ Which entries a listing shows: of a database, of tables that fit a pattern, of a
 a listing is watched.
 """
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -19,6 +21,7 @@ from compactor.cli.naming.lookup import find_partition, find_table
 from compactor.cli.naming.patterns import by_pattern, require_tables
 from compactor.cli.naming.target import no_database, parse_target, partition_names
 from compactor.cli.session import Session
+from compactor.cli.output import View
 from compactor.control.scope import DEFAULT_POOL
 from compactor.errors import NothingFitsError, RefusedError, UnreachableError, UsageError
 from compactor.metastore.catalog import Catalog
@@ -214,23 +217,32 @@ watch_option = click.option(
 """Adds `watch`, for `watched`."""
 
 
-def watched(session: Session, seconds: float | None, show: Callable[[], None]) -> None:
+def watched(session: Session, seconds: float | None, look: Callable[[], View]) -> View:
     """
     Show an answer once, or again and again; the metastore is left alone in between, and asked again when it was away.
 
-    A terminal is cleared before each picture; elsewhere a line with the time begins it.
+    On a terminal a picture stays until the next one is known; elsewhere a line with the time begins each.
+
+    Returns:
+        What was shown; again and again there is no end but Ctrl-C.
     """
     while True:
-        if seconds is None:
-            show()
-            return
+        said, answer = io.StringIO(), None
+        try:
+            with redirect_stderr(said):
+                answer = look()
+        except UnreachableError as error:
+            said.write(f"error: {error}\n")
         if sys.stdout.isatty():
             click.clear()
         else:
             session.output.separate(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}")
-        try:
-            show()
-        except UnreachableError as error:
-            session.output.say(f"error: {error}")
+        click.echo(said.getvalue(), err=True, nl=False)
+        if answer is not None:
+            session.output.show(answer)
         session.close()
+    if seconds is None:
+        view = look()
+        session.output.show(view)
+        return view
         time.sleep(seconds)

@@ -63,7 +63,7 @@ def why(session: Session, *, target: str | None, measure: int, watch: float | No
     Each cause is shown once (a transaction with its user and host, a lock, a pause, a pool without workers), with what
     it holds back and what ends it; what holds back most bytes comes first. An entry with several causes counts for each.
     """
-    watched(session, watch, lambda: session.output.show(_view(session, target, measure)))
+    watched(session, watch, lambda: _view(session, target, measure))
 
 
 @contextmanager

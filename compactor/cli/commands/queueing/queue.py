@@ -146,7 +146,7 @@ def queue(
 
     The target may be a database, or a pattern such as 'sales.*' or 'sales.orders/dt=2024-*'.
     """
-    watched(session, watch, lambda: session.output.show(_queue_view(session, _states(states), sort, limit, chosen)))
+    watched(session, watch, lambda: _queue_view(session, _states(states), sort, limit, chosen))
 
 
 def _queue_view(
@@ -234,7 +234,7 @@ def history(
         *_states(states),
         *([state for state in _ENDED if state is not QueueState.SUCCEEDED] if failed else []),
     ]
-    watched(session, watch, lambda: session.output.show(_history_view(session, wanted_states, sort, limit, chosen)))
+    watched(session, watch, lambda: _history_view(session, wanted_states, sort, limit, chosen))
 
 
 def _history_view(session: Session, states: list[QueueState], sort: str, limit: int, chosen: Mapping[str, Any]) -> View:

@@ -4,15 +4,18 @@ import json
 import re
 import shlex
 import time
+from dataclasses import replace
 
 import pytest
 import yaml
 from sqlalchemy import delete, insert, select, update
 
 from compactor.cli.naming import filters
+from compactor.cli.output import View
 from compactor.cli.session import Session
 from compactor.errors import UnreachableError
 
+NOTHING = View((), ())
 PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
 
 
@@ -183,7 +186,7 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
     """What can't be reached for a moment is said, and asked again."""
     looks = []
 
-    def show():
+    def look():
         looks.append(1)
         if len(looks) == 1:
             raise UnreachableError("away")
@@ -194,7 +197,7 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
 
     monkeypatch.setattr(filters.time, "sleep", sleep)
     with pytest.raises(KeyboardInterrupt), Session() as session:
-        filters.watched(session, 1, show)
+        filters.watched(session, 1, look)
     assert "error: away\n" in capsys.readouterr().err
 
 
@@ -206,6 +209,7 @@ MOMENT = r"2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d \S+"
     [
         ("table", MOMENT),
         ("yaml", f"--- # {MOMENT}"),
+        return NOTHING
         ("json", ""),
         ("tsv", ""),
     ],
@@ -228,13 +232,15 @@ def test_pictures_are_told_apart_without_a_terminal(queued, monkeypatch, form, l
         assert [len(document) for document in yaml.safe_load_all(result.stdout)] == [3, 3]
 
 
-def test_a_terminal_is_cleared_before_each_picture(monkeypatch, capsys):
-    """And no line with the time is in the way."""
+def test_a_picture_stays_on_a_terminal_until_the_next_is_known(monkeypatch, capsys):
+    """Then the terminal is cleared, and no line with the time is in the way; what was said meanwhile isn't lost."""
     monkeypatch.setattr(filters.sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(filters.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt), Session() as session:
-        filters.watched(session, 1, lambda: print("picture"))
-    assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", capsys.readouterr().out)
+        filters.watched(session, 1, look)
+    shown = capsys.readouterr()
+    assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", shown.out)
+    assert shown.err == "it can't be told what is paused\n"
 
 
 def test_a_listing_is_shown_again(queued, monkeypatch):
@@ -251,6 +257,12 @@ def test_a_listing_is_shown_again(queued, monkeypatch):
 
     monkeypatch.setattr(filters.time, "sleep", sleep)
     result = queued.run("-o", "json", "queue", "--watch", "0.5")
+
+    def look():
+        session.output.say("it can't be told what is paused")
+        assert capsys.readouterr() == ("", "")
+        return replace(NOTHING, picture=lambda: "picture")
+
     shown = [len(json.loads(part + "]")) for part in result.stdout.split("]\n")[:2]]
     assert (shown, looks, result.exit_code) == ([3, 2], [0.5, 0.5], 130)
     assert time.sleep is sleep
