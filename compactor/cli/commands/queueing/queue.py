@@ -161,6 +161,7 @@ def _queue_view(
         *Queue(database).entries(*states, limit=most),
         *(entry for entry in Queue(database).foreign() if not states or QueueState.from_code(entry.state) in states),
     ]
+    wanted.tell_unknown(session, there)
     entries = wanted.among(there)
     first = sorted(entries, key=_order(sort, timed=is_timed(database.schema.compaction_queue)))[:limit]
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
@@ -243,6 +244,7 @@ def _history_view(session: Session, states: list[QueueState], sort: str, limit: 
     # The newest of all: no other entry need be read.
     most = limit if everything and sort == "id" else None
     entries = Queue(session.database()).history(*states, limit=most)
+    wanted.tell_unknown(session, entries)
     shown = sorted(wanted.among(entries), key=_HISTORY_ORDERS[sort])[:limit]
     work = work_on(session, shown)
     records = [

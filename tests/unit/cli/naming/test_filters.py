@@ -182,6 +182,25 @@ def test_what_has_no_time_may_be_since_then(queued):
     assert [found["id"] for found in queued.json("queue", "--since", "1h")] == [1, 2]
 
 
+@pytest.mark.parametrize("command", ["queue", "history"])
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ("nigth", ["--pool: nigth, which no worker and no table has (did you mean night?)"]),
+        ("Night", []),
+        ("default", []),
+    ],
+)
+def test_a_slip_in_the_name_of_a_pool_is_said(queued, command, pool, said):
+    """With the names that are near, of entries too; the listing is empty all the same."""
+    if command == "history":
+        queued.run("cancel", "1")
+    result = queued.run(command, "--pool", pool, "-o", "json")
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if line.startswith("--pool")] == said
+    assert not (said and json.loads(result.stdout))
+
+
 def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys):
     """What can't be reached for a moment is said, and asked again."""
     looks = []
@@ -190,6 +209,7 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
         looks.append(1)
         if len(looks) == 1:
             raise UnreachableError("away")
+        return NOTHING
 
     def sleep(_):
         if len(looks) == 2:
@@ -209,7 +229,6 @@ MOMENT = r"2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d \S+"
     [
         ("table", MOMENT),
         ("yaml", f"--- # {MOMENT}"),
-        return NOTHING
         ("json", ""),
         ("tsv", ""),
     ],
@@ -236,6 +255,12 @@ def test_a_picture_stays_on_a_terminal_until_the_next_is_known(monkeypatch, caps
     """Then the terminal is cleared, and no line with the time is in the way; what was said meanwhile isn't lost."""
     monkeypatch.setattr(filters.sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(filters.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+
+    def look():
+        session.output.say("it can't be told what is paused")
+        assert capsys.readouterr() == ("", "")
+        return replace(NOTHING, picture=lambda: "picture")
+
     with pytest.raises(KeyboardInterrupt), Session() as session:
         filters.watched(session, 1, look)
     shown = capsys.readouterr()
@@ -257,12 +282,6 @@ def test_a_listing_is_shown_again(queued, monkeypatch):
 
     monkeypatch.setattr(filters.time, "sleep", sleep)
     result = queued.run("-o", "json", "queue", "--watch", "0.5")
-
-    def look():
-        session.output.say("it can't be told what is paused")
-        assert capsys.readouterr() == ("", "")
-        return replace(NOTHING, picture=lambda: "picture")
-
     shown = [len(json.loads(part + "]")) for part in result.stdout.split("]\n")[:2]]
     assert (shown, looks, result.exit_code) == ([3, 2], [0.5, 0.5], 130)
     assert time.sleep is sleep
