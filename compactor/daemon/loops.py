@@ -4,7 +4,7 @@ Says which loops a daemon runs, how often each runs, and for how long each may m
 Only the elected leader works on a role that is led.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from compactor.coordination import Role
@@ -22,6 +22,7 @@ from compactor.roles.pauses import Pauses
 from compactor.roles.services import Services
 from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
+from compactor.status.readiness import Readiness
 
 _WATCH_SECONDS = 15.0
 _LISTEN_SECONDS = 1.0
@@ -48,7 +49,7 @@ def make_loops(
     metrics: Metrics,
     board: Board,
     control_changed: Callable[[], None],
-    unready: Callable[[], Sequence[str]] = tuple,
+    readiness: Callable[[], Readiness] = Readiness,
 ) -> Loops:
     """
     The loops that the settings ask for, not yet started.
@@ -56,7 +57,7 @@ def make_loops(
     Args:
         board: knows the latest step of each thread, for `compactor members`.
         control_changed: called after a pause, resume or drain.
-        unready: why the daemon doesn't do its work now, for `compactor members`, too.
+        readiness: whether the daemon does its work now, for the other daemons.
     """
     made = Loops()
 
@@ -144,7 +145,7 @@ def make_loops(
     holding = Pauses(services, made.workers, control_changed)
     add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
     shown = [name for name in made.loops if name not in {"watch", "control", "announcements"}]
-    presence = Presence(services, made.loops, board, shown, unready)
+    presence = Presence(services, made.loops, board, shown, readiness)
     add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
     return made
 

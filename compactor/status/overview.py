@@ -46,7 +46,7 @@ ENDED: Final = (
 )
 _SILENT_MS: Final = 5 * 60_000
 """How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
-_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value, Reason.NOT_READY.value}
+_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value}
 """Nothing goes on until an operator acts, however young the entries are."""
 _INTENDED: Final = {
     *ON_PURPOSE,
@@ -56,6 +56,7 @@ _INTENDED: Final = {
     Reason.NO_CLEANUP.value,
     Reason.REPLICATION_SOURCE.value,
     Reason.CONTROL_UNKNOWN.value,
+    Reason.NOT_READY.value,
 }
 """What is meant, or is told otherwise."""
 _TRIED_AGAIN: Final = "what it names; it is tried again"

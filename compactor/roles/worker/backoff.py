@@ -290,17 +290,21 @@ class Backoff:
 
     def trouble(self) -> str | None:
         """
-        What stands in the way of compactions, for /-/ready; None if nothing does.
+        Why this process compacts nothing now; None if nothing stands in the way.
 
         An unreachable store doesn't count while other entries are compacted: its entries are given back now and then,
         and that is no news. It counts when nothing was compacted for as long as an entry waits at most.
         """
         with self._lock:
-            told = list(self._pending.values())
             lately = self._compacted is not None and self.clock() - self._compacted < 2 * LONGEST_SECONDS
             if self.in_a_row and (self._pools or self._spark.times or not lately):
-                told.insert(0, f"{self.in_a_row} given back in a row, the latest: {self._why}")
-            return "; ".join(told) or None
+                return f"{self.in_a_row} given back in a row, the latest: {self._why}"
+            return None
+
+    def unsettled(self) -> tuple[str, ...]:
+        """A sentence for each attempt that has ended and can't be undone yet; other entries are compacted meanwhile."""
+        with self._lock:
+            return tuple(self._pending.values())
 
     def _due(self, aside: _Aside) -> float:
         store = self._stores.get(aside.store) if aside.store is not None else None

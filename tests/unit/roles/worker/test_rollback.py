@@ -207,6 +207,7 @@ def test_what_is_kept_is_told(world, stores):
     world.at_step.clear()
     assert "b.u: published" in worker.run_once().sentence
     assert daemon.unready() == ["compaction 1 of a.t has ended and can't be undone yet: a.db doesn't answer"]
+    assert daemon.readiness().held == ()  # others are compacted: no entry waits for that
     assert gauge() == 1
     world.services.stopping.set()
     assert worker.run_once().sentence == "draining: nothing new is claimed"
