@@ -36,9 +36,9 @@ Writer = Callable[[Path, int], None]
 
 def run_once(worker: Worker) -> str:
     """One cycle of a worker in which it claims what waits, after Spark's start; returns its sentence."""
-    while (sentence := worker.run_once()) == STARTING:
+    while (cycle := worker.run_once()) == STARTING:
         pass
-    return sentence
+    return cycle.sentence
 
 
 class Lab:

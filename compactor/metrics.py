@@ -98,11 +98,14 @@ class Metrics:
             buckets=_CYCLE_SECONDS,
         )
         self.cycles = counter(
-            "cycles_total", "Cycles of a role; no-turn: another daemon leads, or holds the mutex.", "role", "outcome"
+            "cycles_total",
+            "Cycles of a role; no-turn: another daemon leads or holds the mutex, or nothing may begin.",
+            "role",
+            "outcome",
         )
         self.last_cycle = gauge(
             "last_cycle_timestamp_seconds",
-            "When a role of this daemon last completed a cycle without an error (Unix time; 0: never). A cycle in which it stood by or waited for a mutex doesn't count.",
+            "When a role of this daemon last completed a cycle without an error (Unix time; 0: never). A cycle with outcome no-turn doesn't count.",
             "role",
         )
         self.stuck_threads = gauge(

@@ -190,10 +190,10 @@ class Control:
             return None
         if known.read_at is None:
             return f"it can't be told what is paused: {known.trouble}"
-        age = self._clock() - known.read_at
-        if age <= self._settings().control.trust_seconds:
+        trusted = self._settings().control.trust_seconds
+        if self._clock() - known.read_at <= trusted:
             return None
-        return f"it can't be told any more what is paused, since {age:.0f} s: {known.trouble}"
+        return f"it can't be told any more what is paused, for more than {trusted:g} s: {known.trouble}"
 
     # Spending
 

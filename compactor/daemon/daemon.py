@@ -35,6 +35,7 @@ from compactor.roles.worker.cancellation import DrainedError
 from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
 from compactor.spark.submitter import StoppableSubmitter
+from compactor.status.readiness import Readiness
 from compactor.storage.io_counters import totals
 
 _log = get_logger(__name__)
@@ -163,7 +164,7 @@ class Daemon:
                     remedy=f"run {script} again, as the tables' owner",
                 )
             stack.enter_context(services.identity)
-            made = make_loops(services, self.metrics, self._board, self._control_changed, self.unready)
+            made = make_loops(services, self.metrics, self._board, self._control_changed, self.readiness)
             self._loops, self._workers = made.loops, made.workers
             self._led = list(stands_for(services.settings))
             roles = [*self._led, *(["worker"] if self._workers else [])]
@@ -240,23 +241,13 @@ class Daemon:
         """The reasons why the process isn't healthy, such that a restart would help; empty when it is healthy."""
         return [trouble for loop in self._loops.values() if (trouble := loop.trouble())]
 
+    def readiness(self) -> Readiness:
+        """Whether the daemon does its work now."""
+        return Readiness.of(self._services, {name: loop.working for name, loop in self._loops.items()})
+
     def unready(self) -> list[str]:
         """The reasons why the daemon doesn't do its work now; empty when it is ready."""
-        services = self._services
-        if services is None or not self._loops:
-            return ["starting"]
-        if services.stopping.is_set():
-            return ["draining"]
-        why = services.coordinator.why_not_start()
-        return [
-            *([why] if why else []),
-            *([trouble] if (trouble := services.backoff.trouble()) else []),
-            *(
-                f"the latest cycle of {name} failed, or there was none yet"
-                for name, loop in self._loops.items()
-                if not loop.working
-            ),
-        ]
+        return self.readiness().sentences
 
     # Pieces
 

@@ -1,11 +1,10 @@
 """
 Runs the cycles of one role in a thread of its own.
 
-The loop knows when to call `run_once`, measures it, logs the sentence that it returns when the sentence is new, and
-survives every exception that it raises. The loop knows nothing of what the role does.
+The loop knows when to call `run_once`, measures it, logs its sentence when a cycle tells something new, and survives
+every exception that it raises. The loop knows nothing of what the role does.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -13,11 +12,11 @@ from collections.abc import Callable
 from compactor.errors import CompactorError, RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metrics import Metrics
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Cycle, Phrase, Progress
+from compactor.roles.unreachable import news
 
 _log = get_logger(__name__)
 _LONGEST_PAUSE = 320.0
-_LENGTH_OF_TIME = re.compile(r"\b[\d.]+ (?:s|min|h|d)\b")
 
 
 class RoleLoop:
@@ -27,7 +26,7 @@ class RoleLoop:
     Args:
         name: names the loop in thread, log and health: `initiator`, `worker-1`.
         role: names the role in metrics: `initiator`, `worker`.
-        run_once: one cycle; returns a sentence, as a `Cycle` where it says more than that the role did its work.
+        run_once: one cycle.
         interval: seconds between the starts of two cycles; asked before each pause, since settings may change.
         limit: seconds without a completed cycle and without progress inside a cycle, after which the loop counts as
             stuck.
@@ -40,7 +39,7 @@ class RoleLoop:
         self,
         name: str,
         role: str,
-        run_once: Callable[[], str],
+        run_once: Callable[[], Cycle],
         *,
         interval: Callable[[], float],
         limit: Callable[[], float],
@@ -58,7 +57,7 @@ class RoleLoop:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._progress = progress or Progress()
-        self._said = ""
+        self._latest = Cycle.idle("")
         self._failures = 0
         self.succeeded = False
         """Whether the latest cycle ended without an error; False before the first cycle."""
@@ -110,7 +109,7 @@ class RoleLoop:
     @property
     def sentence(self) -> str:
         """The sentence of the latest cycle; empty before the first cycle."""
-        return self._said
+        return self._latest.sentence
 
     @property
     def busy(self) -> bool:
@@ -138,7 +137,7 @@ class RoleLoop:
     def _cycle(self) -> Cycle:
         began = time.monotonic()
         try:
-            done = self._run_once()
+            cycle = self._run_once()
         except (UnreachableError, RetryableError) as error:
             return self._failed("can't work", error, "unreachable")
         except CompactorError as error:
@@ -148,33 +147,29 @@ class RoleLoop:
             return self._failed("failed", error, "error")
         finally:
             self._metrics.cycle_duration.labels(self._role).observe(time.monotonic() - began)
-        cycle = done if isinstance(done, Cycle) else Cycle(done)
         self.succeeded, self._failures = True, 0
-        self._metrics.cycles.labels(self._role, "ok" if cycle.turn else "no-turn").inc()
-        if cycle.turn:
+        self._metrics.cycles.labels(self._role, "ok" if cycle.has_turn else "no-turn").inc()
+        if cycle.has_turn:
             self._metrics.last_cycle.labels(self._role).set_to_current_time()
-        (_log.info if self._is_news(cycle) else _log.debug)("cycle.completed", role=self.name, sentence=str(cycle))
-        self._said = str(cycle)
+        (_log.info if self._is_news(cycle) else _log.debug)("cycle.completed", role=self.name, sentence=cycle.sentence)
+        self._latest = cycle
         return cycle
 
     def _failed(self, words: str, error: Exception, outcome: str) -> Cycle:
         self.succeeded = False
         self._failures += 1
         self._metrics.cycles.labels(self._role, outcome).inc()
-        cycle = Cycle(f"{words}: {error}")
+        cycle = Cycle.held(Phrase(f"{words}: {error}", (words, news(error))))
         (_log.warning if self._is_news(cycle) else _log.debug)(
-            "cycle.failed", role=self.name, outcome=outcome, sentence=str(cycle)
+            "cycle.failed", role=self.name, outcome=outcome, sentence=cycle.sentence
         )
-        self._said = str(cycle)
+        self._latest = cycle
         return cycle
 
     def _is_news(self, cycle: Cycle) -> bool:
-        """
-        Whether a sentence differs from the latest one in more than a length of time: a waiting role says for how long
-        it has waited.
-        """
+        """Whether it tells anything that neither the latest cycle nor another component has told."""
         known = cycle.told or self._told()
-        return not known and _LENGTH_OF_TIME.sub("", cycle) != _LENGTH_OF_TIME.sub("", self._said)
+        return not known and cycle.phrase.news != self._latest.phrase.news
 
     def _pause(self, took: float) -> float:
         pause = self._interval()

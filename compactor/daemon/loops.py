@@ -4,7 +4,7 @@ Says which loops a daemon runs, how often each runs, and for how long each may m
 Only the elected leader works on a role that is led.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from compactor.coordination import Role
@@ -15,13 +15,14 @@ from compactor.errors import MutexHeldError, OwnershipLostError, UnreachableErro
 from compactor.metastore.compaction_queue.announcements import Announcements
 from compactor.metrics import Metrics
 from compactor.roles.cleaner.cleaner import Cleaner
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Cycle, Did, Progress
 from compactor.roles.housekeeper.housekeeper import Housekeeper
 from compactor.roles.initiator.initiator import Initiator
 from compactor.roles.pauses import Pauses
 from compactor.roles.services import Services
 from compactor.roles.worker.worker import Worker
 from compactor.settings import Settings
+from compactor.status.readiness import Readiness
 
 _WATCH_SECONDS = 15.0
 _LISTEN_SECONDS = 1.0
@@ -48,7 +49,7 @@ def make_loops(
     metrics: Metrics,
     board: Board,
     control_changed: Callable[[], None],
-    unready: Callable[[], Sequence[str]] = tuple,
+    readiness: Callable[[], Readiness] = Readiness,
 ) -> Loops:
     """
     The loops that the settings ask for, not yet started.
@@ -56,14 +57,14 @@ def make_loops(
     Args:
         board: knows the latest step of each thread, for `compactor members`.
         control_changed: called after a pause, resume or drain.
-        unready: why the daemon doesn't do its work now, for `compactor members`, too.
+        readiness: whether the daemon does its work now, for the other daemons.
     """
     made = Loops()
 
     def add(
         name: str,
         role: str,
-        run_once: Callable[[], str],
+        run_once: Callable[[], Cycle],
         interval: Callable[[], float],
         limit: Callable[[], float],
         *,
@@ -83,12 +84,14 @@ def make_loops(
             progress=progress,
         )
 
-    def led(role: Role, run_once: Callable[[], str], no_turn: Callable[[], None] = lambda: None) -> Callable[[], str]:
-        def run() -> str:
-            done = as_leader(services, role, run_once)
-            if isinstance(done, Cycle) and not done.turn:
+    def led(
+        role: Role, run_once: Callable[[], Cycle], no_turn: Callable[[], None] = lambda: None
+    ) -> Callable[[], Cycle]:
+        def run() -> Cycle:
+            cycle = as_leader(services, role, run_once)
+            if cycle.did is Did.STANDBY:
                 no_turn()
-            return done
+            return cycle
 
         return run
 
@@ -121,10 +124,10 @@ def make_loops(
     if made.workers and not services.database.embedded:
         announced = Announcements(services.database)
 
-        def listen() -> str:
+        def listen() -> Cycle:
             if announced.wait(_LISTEN_SECONDS):
                 wake_workers(services, made.loops)
-            return Cycle("listens for queued entries", again=True)
+            return Cycle.idle("listens for queued entries", again=True)
 
         add("announcements", "announcements", listen, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
     if now().cleaner.enabled:
@@ -142,7 +145,7 @@ def make_loops(
     holding = Pauses(services, made.workers, control_changed)
     add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
     shown = [name for name in made.loops if name not in {"watch", "control", "announcements"}]
-    presence = Presence(services, made.loops, board, shown, unready)
+    presence = Presence(services, made.loops, board, shown, readiness)
     add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
     return made
 
@@ -155,20 +158,20 @@ def wake_workers(services: Services, loops: Mapping[str, RoleLoop]) -> None:
             loop.wake()
 
 
-def as_leader(services: Services, role: Role, run_once: Callable[[], str]) -> str:
+def as_leader(services: Services, role: Role, run_once: Callable[[], Cycle]) -> Cycle:
     """Run one cycle if this daemon leads the role. Standing by and losing the leadership are no failures."""
     if (why := services.coordinator.why_not_start()) is not None:
-        return Cycle(f"waiting: {why}", turn=False, told=True)
+        return Cycle.standby(f"waiting: {why}", told=True)
     if services.coordinator.lead(role) is None:
-        return Cycle(f"stands by: another daemon leads the {role}", turn=False)
+        return Cycle.standby(f"stands by: another daemon leads the {role}")
     try:
         return run_once()
     except MutexHeldError as error:
         # elected while the mutex is held: try again at once, until the stopped daemon has lost it
         again = services.coordinator.by == "zookeeper"
-        return Cycle(f"the database's mutex is another's: {error}", turn=False, again=again)
+        return Cycle.standby(f"the database's mutex is another's: {error}", again=again)
     except OwnershipLostError as error:
-        return Cycle(f"stands by: {error}", turn=False)
+        return Cycle.standby(f"stands by: {error}")
     except UnreachableError:
         services.coordinator.step_back(role)  # another daemon may reach what this one can't
         raise

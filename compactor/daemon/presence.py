@@ -6,19 +6,22 @@ Knows loops and steps. How daemons coordinate, and through which service, is kno
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from compactor.control.scope import DEFAULT_POOL
 from compactor.coordination import Activity, Connection, Member, Role, not_led
 from compactor.coordination.base import elapsed
-from compactor.coordination.model import HELD, NOT_READY, POOLS, SETTINGS
+from compactor.coordination.model import POOLS, SETTINGS
 from compactor.daemon.loop import RoleLoop
 from compactor.errors import CompactorError
 from compactor.log import get_logger
 from compactor.metastore.model import QueueEntry
 from compactor.metrics import Metrics, version
+from compactor.roles.cycle import Cycle
 from compactor.roles.services import Services
 from compactor.settings import Settings
+from compactor.status.readiness import Readiness
+from compactor.words import plural
 
 _log = get_logger(__name__)
 _SENTENCE = 200
@@ -56,7 +59,7 @@ class Presence:
     Args:
         loops: all loops of this daemon, by name; later additions are seen.
         shown: names of the loops to report.
-        unready: why the daemon doesn't do its work now.
+        readiness: whether the daemon does its work now.
     """
 
     def __init__(
@@ -65,25 +68,23 @@ class Presence:
         loops: Mapping[str, RoleLoop],
         board: Board,
         shown: Iterable[str],
-        unready: Callable[[], Sequence[str]],
+        readiness: Callable[[], Readiness],
     ) -> None:
         self._services = services
         self._loops = loops
         self._board = board
         self._shown = tuple(shown)
-        self._unready = unready
+        self._readiness = readiness
         self._looked = -_LOOK_SECONDS
         self._seen: dict[Role, str] = {}
         self._told: dict[Role, str] = {}
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """Report the activities and update the metrics. A daemon that can't reach the others works all the same."""
         coordinator, metrics = self._services.coordinator, self._services.metrics
         doing = [self._board.activity(loop) for name, loop in self._loops.items() if name in self._shown]
-        not_ready = [said[:_SENTENCE] for said in self._unready()]
-        held = (coordinator.why_not_start() or self._services.backoff.trouble() or "")[:_SENTENCE]
-        extra = {SETTINGS: self._services.settings.fingerprints(), NOT_READY: not_ready, HELD: held}
-        coordinator.report(doing, extra)
+        fingerprints = self._services.settings.fingerprints()
+        coordinator.report(doing, {SETTINGS: fingerprints, **self._readiness().record()})
         leading = show(metrics, self._services)
         if elapsed() - self._looked >= _LOOK_SECONDS:
             self._looked = elapsed()
@@ -92,8 +93,9 @@ class Presence:
         metrics.members.set(len(present or ()))
         metrics.members_expected.set(self._services.settings.members.expected or 0)
         if present is None:
-            return "it can't be told which daemons are there"
-        return f"{len(present)} {'daemon' if len(present) == 1 else 'daemons'}; this one leads {', '.join(sorted(leading)) or 'nothing'}"
+            return Cycle.worked("it can't be told which daemons are there")
+        leads = ", ".join(sorted(leading)) or "nothing"
+        return Cycle.worked(f"{plural(len(present), 'daemon')}; this one leads {leads}")
 
     def _look_for_leaders(self) -> None:
         """Log which roles no daemon leads, once while the reason stays. One look alone may see a leader being succeeded."""
@@ -141,5 +143,5 @@ def describe(services: Services, roles: Iterable[str]) -> Member:
     """This process as the other daemons see it."""
     identity, worker = services.identity, services.settings.worker
     pools = sorted({pool or worker.pool or DEFAULT_POOL for pool in worker.pool_of_each})
-    extra = {POOLS: pools, SETTINGS: services.settings.fingerprints(), NOT_READY: ["starting"]}
+    extra = {POOLS: pools, SETTINGS: services.settings.fingerprints(), **Readiness.starting().record()}
     return Member(identity.instance, identity.host, os.getpid(), version(), tuple(roles), extra=extra)

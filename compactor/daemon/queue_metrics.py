@@ -17,6 +17,7 @@ from compactor.log import get_logger
 from compactor.metastore.model import KINDS, ForeignEntry, QueueEntry, QueueState
 from compactor.metrics import MANY_ABORTS
 from compactor.reasons import Reason
+from compactor.roles.cycle import Cycle
 from compactor.roles.pauses import subject_of
 from compactor.roles.services import Services
 from compactor.status.daemons import Daemons
@@ -35,7 +36,7 @@ class QueueMetrics:
         self._seen_ms: dict[tuple[int, QueueState], int] = {}
         self._told: set[str] = set()
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """
         Set the metrics.
 
@@ -87,9 +88,8 @@ class QueueMetrics:
             {(kind,): count for kind, count in Counter(_type(entry) for entry in foreign).items()},
         )
         self._tell(foreign)
-        return ", ".join(
-            f"{sum(count for (found, _), count in depth.items() if found is state)} {state.value}" for state in _SHOWN
-        )
+        counts = Counter(entry.state for entry in entries)
+        return Cycle.worked(", ".join(f"{counts[state]} {state.value}" for state in _SHOWN))
 
     def _tell(self, foreign: Iterable[ForeignEntry]) -> None:
         """Log each unknown type or state once, for as long as this process lives."""

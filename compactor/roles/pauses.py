@@ -15,6 +15,7 @@ from compactor.coordination import SeenMember
 from compactor.coordination.model import HELD, POOLS
 from compactor.errors import CompactorError
 from compactor.metastore.model import QueueEntry, TableFacts
+from compactor.roles.cycle import Cycle
 from compactor.roles.services import Services
 from compactor.roles.worker.cancellation import DrainedError
 
@@ -84,13 +85,13 @@ class Pauses:
         self._changed = changed
         self._before: object = None
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """Apply the control state. Never fails: when it can't be read, the sentence says so, and nothing begins."""
         try:
             judge = self._services.control.judge(fresh=True)
         except CompactorError as error:
             self._services.metrics.control_known.set(0)
-            return f"what is paused can't be told: {error}"
+            return Cycle.worked(f"what is paused can't be told: {error}")
         self._show(judge)
         for worker in self._workers:
             worker.hold(judge)
@@ -98,7 +99,7 @@ class Pauses:
         if now != self._before:
             self._before = now
             self._changed()
-        return self._sentence(judge)
+        return Cycle.worked(self._sentence(judge))
 
     def _show(self, judge: Judge) -> None:
         metrics = self._services.metrics

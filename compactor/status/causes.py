@@ -47,6 +47,7 @@ _STAYS: Final = {
 _NO_CLEANER: Final = Blocker(Reason.NO_CLEANER, "no daemon is the Cleaner")
 _NEXT_CYCLE = "nothing: the Cleaner's next cycle removes what was replaced"
 _AGAIN = "what it names; the Cleaner tries again, after longer and longer pauses"
+_ABORTED = "what aborted writes left couldn't be removed"
 _NOT_LONG = "time: at most cleaner.listing_wait_seconds, however long it is held"
 _FREE_WORKER = "nothing: the next free worker takes it"
 
@@ -162,10 +163,24 @@ class Hindrances:
         subject = subject_of(ready.entry)
         if subject not in self._denials:
             self._denials[subject] = self._daemons.judge.cleaning(subject)
+        if ready.entry.kind is CompactionKind.ABORT_CLEANUP:
+            return Hindrance(ready.blockers, self._denials[subject], failed=ready.entry.error_message or _ABORTED)
         # as the Cleaner will judge; nothing stays for a request to remove a directory
         stays = self._stay.get(ready.entry.entity) if self._stay and ready.entry.location is None else None
         failed = failed_cleaning(ready.entry)
         return Hindrance(ready.blockers, self._denials[subject], stays, self._unattended, failed)
+
+
+def put_off(entries: Iterable[QueueEntry]) -> list[ReadyEntry]:
+    """
+    Those of the entries that stand for aborted writes (`abort-cleanup`): a Cleaner couldn't remove all that they left,
+    and tries again later. `may_clean` doesn't judge them.
+    """
+    return [
+        ReadyEntry(entry, None, (Blocker(Reason.RETENTION, entry.error_message or _ABORTED),))
+        for entry in entries
+        if entry.kind is CompactionKind.ABORT_CLEANUP
+    ]
 
 
 def failed_cleaning(entry: QueueEntry) -> str:

@@ -15,6 +15,8 @@ DAYS: Final = 3
 """For how long what Hive's own Initiator queued counts."""
 _RECENT: Final = 200
 """Entries of the history among which Hive's own workers are looked for."""
+_HIVES_VERSION: Final = re.compile(r"(?:[3-9]|\d\d+)\.")
+"""A CQ_WORKER_VERSION of Hive's, such as 4.0.1 or a vendor's 3.1.3000; ours are lower."""
 _INITIATOR: Final = re.compile(r"(?P<host>.+)-\d+")
 """Its CQ_INITIATOR_ID: host and thread. Source: Hive's InitiatorBase.getInitiatorId."""
 
@@ -59,7 +61,10 @@ def _by_host(initiators: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[in
 
 
 def _is_hives(entry: QueueEntry) -> bool:
-    """The history keeps no worker of a compaction that succeeded; of Hive's by MapReduce it keeps the job."""
+    """
+    The history keeps no worker of a compaction that succeeded, but its job, where that was MapReduce's, and on Hive 4
+    the worker's version. Of a query-based one of Hive 3.1 nothing tells.
+    """
     if entry.worker_id is not None:
         return parse_worker_id(entry.worker_id) is None
-    return (entry.job_id or "").startswith("job_")
+    return (entry.job_id or "").startswith("job_") or _HIVES_VERSION.match(entry.worker_version or "") is not None

@@ -31,7 +31,7 @@ from compactor.metrics import version
 from compactor.planning.thresholds import QUARANTINE_HOURS_KEY, quarantine_hours
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.status.causes import CLEANING, Causes, Hindrances, failed_cleaning
+from compactor.status.causes import CLEANING, Causes, Hindrances, failed_cleaning, put_off
 from compactor.status.daemons import Daemons
 from compactor.status.hive import HiveSide, undone
 from compactor.status.records import Record, drain_record, entered_ms, member_record, pause_record
@@ -46,7 +46,7 @@ ENDED: Final = (
 )
 _SILENT_MS: Final = 5 * 60_000
 """How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
-_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value, Reason.NOT_READY.value}
+_AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value}
 """Nothing goes on until an operator acts, however young the entries are."""
 _INTENDED: Final = {
     *ON_PURPOSE,
@@ -56,6 +56,7 @@ _INTENDED: Final = {
     Reason.NO_CLEANUP.value,
     Reason.REPLICATION_SOURCE.value,
     Reason.CONTROL_UNKNOWN.value,
+    Reason.NOT_READY.value,
 }
 """What is meant, or is told otherwise."""
 _TRIED_AGAIN: Final = "what it names; it is tried again"
@@ -166,7 +167,7 @@ class Overview:
             daemons,
             entries,
             len(queue.foreign()),
-            Causes.of(hindrances, cleaning, waiting, daemons).records({}, now),
+            Causes.of(hindrances, [*cleaning, *put_off(entries)], waiting, daemons).records({}, now),
             sorted(Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days), key=str),
             Transactions(database).open_transactions(),
             _read_last_day(database, settings, now),

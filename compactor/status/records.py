@@ -22,7 +22,9 @@ from compactor.status.daemons import Daemons
 from compactor.words import instant
 
 Record = Mapping[str, object]
-_FIELDS: Final = tuple(field.name for field in fields(Work) if field.name not in {"worker", "share"})
+_FIELDS: Final = tuple(
+    field.name for field in fields(Work) if field.name not in {"worker", "share", "undone_by", "undone_ms"}
+)
 
 
 def entered_ms(entry: QueueEntry | ForeignEntry) -> int | None:
@@ -139,9 +141,17 @@ def achieved(entry: QueueEntry, stored: StoredWork | None) -> Record:
     The row of an earlier attempt than the entry's last tells nothing.
     """
     known = None if stored is None or not _is_of(entry, stored) else stored.work
-    return {name: None if known is None else getattr(known, name) for name in _FIELDS} | {
-        "worker": entry.worker_id or (None if known is None else known.worker)
+    return {
+        **{name: None if known is None else getattr(known, name) for name in _FIELDS},
+        "worker": entry.worker_id or (None if known is None else known.worker),
+        **undone(entry, stored),
     }
+
+
+def undone(entry: QueueEntry, stored: StoredWork | None) -> Record:
+    """When and by whom the result of an entry was taken away again (`compactor restore`); None: it wasn't."""
+    known = Work() if stored is None or not _is_of(entry, stored) else stored.work
+    return {"undone": instant(known.undone_ms), "undone_by": known.undone_by}
 
 
 def progress(entry: QueueEntry, stored: StoredWork | None, now_ms: int) -> Record:

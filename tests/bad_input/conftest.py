@@ -56,9 +56,9 @@ class Scene:
         accepted = self.world.enqueue(entity or Entity("db", "t"), kind)
         assert accepted.accepted
         worker = self.world.worker()
-        while (sentence := worker.run_once()) == STARTING:
+        while (cycle := worker.run_once()) == STARTING:
             pass
-        return sentence
+        return cycle.sentence
 
     def assert_ended(self, state, reason, *words):
         """

@@ -269,7 +269,7 @@ def test_no_room_before_anything_is_written(tight, small_disk):
     assert scene.files() == scene.before["files"]
     (small_disk / "ballast").unlink()
     world.clock.forward(10)
-    assert "published base_" in world.worker().run_once()
+    assert "published base_" in world.worker().run_once().sentence
     world.settle_time()
     world.assert_rows(table)
 
@@ -314,7 +314,7 @@ def test_a_file_system_that_is_read_only_for_a_while(scene):
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True)
     scene.world.clock.forward(600)
-    assert "published base_" in scene.world.worker().run_once()
+    assert "published base_" in scene.world.worker().run_once().sentence
     scene.world.settle_time()
     scene.world.assert_rows(scene.table)
 
@@ -339,7 +339,7 @@ def test_java_missing(scene, monkeypatch, tmp_path, how):
     assert not [name for name in world.names(scene.table.location) if name.startswith(("base_", "."))]
     world.services.submitter = good
     world.clock.forward(10)
-    assert "published base_" in world.worker().run_once()
+    assert "published base_" in world.worker().run_once().sentence
 
 
 def test_a_directory_that_is_gone(scene):

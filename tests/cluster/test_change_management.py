@@ -151,7 +151,7 @@ def test_a_root_that_is_not_there_is_refused_before_any_work(world, hive, root, 
     hive.find(root, "00")  # which makes the root when it starts
     storage_for(root).delete_tree(root)
     world.settle_time()
-    assert "queued 0 of 1 candidates, 1 listed" in world.initiator().run_once()
+    assert "queued 0 of 1 candidates, 1 listed" in world.initiator().run_once().sentence
     world.enqueue(T)
     world.worker().run_once()
     assert [state for state, _ in world.ended()] == ["refused", "did not initiate"]

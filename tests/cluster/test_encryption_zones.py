@@ -92,7 +92,7 @@ def test_a_root_in_another_zone_is_refused_before_any_work(world, hive, root, pl
     before = storage_for(location).list_tree(location)
     world.settle_time()
     world.configure(initiator={"thresholds": {"delta_count": 3}})
-    assert "queued 0 of 1 candidates, 1 listed" in world.initiator().run_once()
+    assert "queued 0 of 1 candidates, 1 listed" in world.initiator().run_once().sentence
     world.enqueue(T)
     world.worker().run_once()
     assert storage_for(location).list_tree(location) == before

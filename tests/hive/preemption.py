@@ -313,7 +313,7 @@ class Preempted:
             before = {entry.id for entry in self.lane.world.services.queue.working()}
         self._depth.append(name)
         try:
-            self._say(f"{name}: {run()}")
+            self._say(f"{name}: {run().sentence}")
         except KilledError:
             with self._undisturbed():
                 self._dead |= {entry.id for entry in self.lane.world.services.queue.working()} - before

@@ -59,11 +59,11 @@ def _work_on_both(lane):
         world.at_step.clear()
         lane.write(INSERT)
         world.settle_time()
-        said.append(Worker(other, 2).run_once())
+        said.append(Worker(other, 2).run_once().sentence)
 
     world.at_step[steps.WORKER_VERIFIED] = meanwhile
     world.settle_time()
-    said.append(Worker(world.services, 1).run_once())
+    said.append(Worker(world.services, 1).run_once().sentence)
     lane.check()
     return said
 
@@ -238,7 +238,7 @@ def test_a_living_worker_of_hives_over_its_time(lane_on):
     txn = lane.hive_claims(hours=3)
     lane.world.configure(worker={"timeout_hours": 2}, initiator={"thresholds": {"delta_count": 1000}})
     lane.party.call("heartbeat", {"txnid": txn})
-    assert "1 timed-out claim given back" in Initiator(lane.world.services).run_once()
+    assert "1 timed-out claim given back" in Initiator(lane.world.services).run_once().sentence
     lane.work()
     assert ": published " in lane.told[-1]
     ours = next(lane.location.glob("delta_0000001_0000003_v*"))

@@ -1,6 +1,7 @@
 """The compactor's own table of the work on entries, on every kind of metastore."""
 
 import json
+from dataclasses import replace
 from typing import get_args, get_type_hints
 
 import pytest
@@ -46,6 +47,17 @@ def test_an_attempt_never_writes_over_a_later_one(work):
     assert work.find([1])[1].work == DONE
     assert work.put(1, 51, Work(share=0.1))
     assert work.find([1])[1].start_ms == 51
+
+
+def test_an_undone_attempt_keeps_what_it_achieved(work):
+    """Who undid it and when stands beside; of an entry without a row, too, and never of an earlier claim."""
+    work.put(1, 50, DONE)
+    work.put_undone(1, 50, "ann@edge1", 99)
+    assert work.find([1])[1].work == replace(DONE, undone_by="ann@edge1", undone_ms=99)
+    work.put_undone(1, 49, "bob", 100)
+    assert work.find([1])[1].work.undone_by == "ann@edge1"
+    work.put_undone(2, 7, "ann@edge1", 99)
+    assert work.find([2])[2].work == Work(undone_by="ann@edge1", undone_ms=99)
 
 
 def test_work_is_kept_as_long_as_its_entry(database, work):

@@ -52,7 +52,7 @@ class Roles:
         )
         worker = world.worker()
         said = []
-        while (line := worker.run_once()) != "nothing is queued":
+        while (line := worker.run_once().sentence) != "nothing is queued":
             said.append(line)
             if "published" not in line and "left to the Cleaner" not in line:
                 assert any(word in line for word in ENOUGH), f"{history}: {line}\n{history.tale()}"

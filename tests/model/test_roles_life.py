@@ -164,7 +164,7 @@ class Life:
             self.world.hive.commit(txn)
 
     def initiate(self):
-        self.say(self.initiator.run_once())
+        self.say(self.initiator.run_once().sentence)
 
     def ask(self, which, major):
         partition = None
@@ -177,11 +177,11 @@ class Life:
         self.world.enqueue(Entity("db", "life", partition), "major" if major or only_major else "minor")
 
     def work(self):
-        self.say(self.world.worker().run_once())
+        self.say(self.world.worker().run_once().sentence)
 
     def clean(self):
         self.world.settle_time()
-        self.say(self.cleaner.run_once())
+        self.say(self.cleaner.run_once().sentence)
 
     def restart(self):
         self.world.services = self.world.new_services()
@@ -190,7 +190,7 @@ class Life:
 
     def keep_house(self):
         self.world.settle_time()
-        self.say(self.world.housekeeper().run_once())
+        self.say(self.world.housekeeper().run_once().sentence)
 
     def say(self, sentence):
         self.told.append(sentence)

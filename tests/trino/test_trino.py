@@ -143,11 +143,11 @@ def _compacted(hive, trino, services, entity, kind):
     seen = []
     watched.append(lambda step: seen.append((step, trino.rows(query))))
     assert services.queue.enqueue(entity, kind).accepted
-    said = [Worker(services, 1).run_once()]
+    said = [Worker(services, 1).run_once().sentence]
     hive.sql("insert into later values (1)")  # the Cleaner waits for a transaction that is younger than the compaction
     cleaner, until = Cleaner(services), time.monotonic() + _SECONDS
     while services.queue.entries(QueueState.READY_FOR_CLEANING) and time.monotonic() < until:
-        said.append(cleaner.run_once())
+        said.append(cleaner.run_once().sentence)
         time.sleep(0.5)
     watched.clear()
     assert [step for step, rows in seen if rows != before] == []

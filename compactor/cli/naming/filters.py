@@ -3,9 +3,11 @@ Which entries a listing shows: of a database, of tables that fit a pattern, of a
 a listing is watched.
 """
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -17,7 +19,9 @@ from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records
 from compactor.cli.naming.lookup import find_partition, find_table
 from compactor.cli.naming.patterns import by_pattern, require_tables
+from compactor.cli.naming.pools import unknown_pool
 from compactor.cli.naming.target import no_database, parse_target, partition_names
+from compactor.cli.output import View
 from compactor.cli.session import Session
 from compactor.control.scope import DEFAULT_POOL
 from compactor.errors import NothingFitsError, RefusedError, UnreachableError, UsageError
@@ -106,6 +110,18 @@ class Wanted:
     def among(self, entries: Iterable[Row]) -> list[Row]:
         """Those that are asked for. An entry of a later Hive has no known pool, and its own kind."""
         return [entry for entry in entries if self.place(entry.entity) and self._is_like(entry)]
+
+    def tell_unknown(self, session: Session, there: Iterable[QueueEntry | ForeignEntry]) -> None:
+        """Say of a pool that none of these entries has, and no worker and no table either, which names are near."""
+        if self.pool is None:
+            return
+        pools = {entry.pool for entry in there if isinstance(entry, QueueEntry) and entry.pool is not None}
+        if self.pool.lower() in {DEFAULT_POOL, *map(str.lower, pools)}:
+            return
+        catalog = Catalog(session.database())
+        daemons = control_records.daemons(session)
+        if (unknown := unknown_pool(session.settings, catalog, daemons, self.pool, pools)) is not None:
+            session.output.say(f"--pool: {unknown}")
 
     def _is_like(self, entry: QueueEntry | ForeignEntry) -> bool:
         if self.worker is not None and (not entry.worker_id or not fits(entry.worker_id.lower(), self.worker)):
@@ -214,23 +230,32 @@ watch_option = click.option(
 """Adds `watch`, for `watched`."""
 
 
-def watched(session: Session, seconds: float | None, show: Callable[[], None]) -> None:
+def watched(session: Session, seconds: float | None, look: Callable[[], View]) -> View:
     """
     Show an answer once, or again and again; the metastore is left alone in between, and asked again when it was away.
 
-    A terminal is cleared before each picture; elsewhere a line with the time begins it.
+    On a terminal a picture stays until the next one is known; elsewhere a line with the time begins each.
+
+    Returns:
+        What was shown; again and again there is no end but Ctrl-C.
     """
+    if seconds is None:
+        view = look()
+        session.output.show(view)
+        return view
     while True:
-        if seconds is None:
-            show()
-            return
+        said, answer = io.StringIO(), None
+        try:
+            with redirect_stderr(said):
+                answer = look()
+        except UnreachableError as error:
+            said.write(f"error: {error}\n")
         if sys.stdout.isatty():
             click.clear()
         else:
             session.output.separate(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}")
-        try:
-            show()
-        except UnreachableError as error:
-            session.output.say(f"error: {error}")
+        click.echo(said.getvalue(), err=True, nl=False)
+        if answer is not None:
+            session.output.show(answer)
         session.close()
         time.sleep(seconds)

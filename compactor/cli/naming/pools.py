@@ -1,5 +1,7 @@
 """The pools that there are, by which a slip in the name of one is found: an unknown pool is no error, it may be to come."""
 
+from collections.abc import Iterable
+
 from compactor.cli.naming.target import did_you_mean
 from compactor.control.scope import DEFAULT_POOL
 from compactor.metastore.catalog import Catalog
@@ -8,16 +10,22 @@ from compactor.settings import Settings
 from compactor.status.daemons import Daemons
 
 
-def unknown_pool(settings: Settings, catalog: Catalog, daemons: Daemons, pool: str) -> str | None:
+def unknown_pool(
+    settings: Settings, catalog: Catalog, daemons: Daemons, pool: str, others: Iterable[str] = ()
+) -> str | None:
     """
     The pool, and that no worker and no table has one of this name, with near names; None: there is one, or that can't
     be told. Workers are those of all daemons, and of the settings.
+
+    Args:
+        others: pools that are known otherwise.
     """
     if daemons.members is None:
         return None
     worker, of_tables = settings.worker, catalog.parameters_of_tables((POOL_KEY,)).values()
     tables = {value for both in of_tables for parameters in both for value in parameters.values()}
-    known = {DEFAULT_POOL, *daemons.pools, *worker.pools, *([worker.pool] if worker.pool else []), *tables}
+    ours = {*worker.pools, *([worker.pool] if worker.pool else [])}
+    known = {DEFAULT_POOL, *daemons.pools, *ours, *tables, *others}
     if pool.lower() in {name.lower() for name in known}:
         return None
     return f"{pool}, which no worker and no table has{did_you_mean(pool, sorted(known))}"

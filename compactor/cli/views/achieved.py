@@ -32,6 +32,11 @@ def _of_predicted(record: Record) -> str:
     )
 
 
+def told_undone(record: Record) -> str:
+    """When and by whom a compaction was undone; empty: it wasn't."""
+    return f"{units.clock(record['undone'])} by {record['undone_by']}" if record.get("undone") else ""
+
+
 def _people(key: str, title: str, text: Callable[[Record], str], less: int) -> OutputColumn:
     return OutputColumn(key, title, right=True, programs=False, less=less, whole=text)
 
@@ -63,6 +68,9 @@ ACHIEVED_COLUMNS: Final = (
         "predicted_files",
     )),
     OutputColumn("worker", "WORKER", less=8),
+    OutputColumn("undone_when", "UNDONE", programs=False, less=1, whole=told_undone),
+    OutputColumn("undone", "undone", people=False),
+    OutputColumn("undone_by", "undone_by", people=False),
 )  # fmt: skip
 """What an entry of the history achieved, for people and for programs."""
 

@@ -27,7 +27,7 @@ from compactor.metastore.clean.purge import (
 from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
-from compactor.metastore.model import KIND_CODES, Entity, QueueState
+from compactor.metastore.model import KIND_CODES, Entity, QueueEntry, QueueState
 from compactor.metastore.txn.snapshot import Snapshot
 from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.planning.forgetting import AbortedComponent, ForgettingVerdict, Ground, by_age
@@ -407,14 +407,20 @@ class Aborts:
                     found.setdefault(entity, []).append(int(number))
         return found
 
+    def noted(self) -> list[QueueEntry]:
+        """The entries of the queue that stand for aborted writes, which a Cleaner couldn't remove yet; none on 3.1."""
+        return self._database.read(self._noted)
+
+    def _noted(self, connection: Connection) -> list[QueueEntry]:
+        of_aborts = self._schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
+        return read_queue(connection, self._schema, of_aborts)
+
     def _groups(self, connection: Connection, count_threshold: int, age_ms: int, limit: int) -> list[AbortedGroup]:
         schema = self._schema
         now = self._database.now_ms(connection)
         waiting = {
             entry.entity: (entry.retry_retention_ms, (entry.commit_ms or 0) + entry.retry_retention_ms)
-            for entry in read_queue(
-                connection, schema, schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
-            )
+            for entry in self._noted(connection)
         }
         waiting |= {entity: (pause, until) for entity, (until, pause) in self._put_off.items()}
         components, txns = schema.txn_components, schema.txns

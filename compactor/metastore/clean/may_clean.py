@@ -24,6 +24,11 @@ from compactor.metastore.txn.snapshot import Snapshot
 from compactor.planning.observed import Seen
 from compactor.reasons import Reason
 
+_COUNTED_DOWN: Final = frozenset(
+    {Reason.RETENTION, Reason.MAY_BE_LISTED, Reason.TABLE_MISSING, Reason.PARTITION_MISSING}
+)
+"""Reasons whose sentence says how much longer they hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
@@ -41,13 +46,13 @@ class Blocker:
     holder: OpenTransaction | HeldLock | None = field(default=None, hash=False)
 
     @property
-    def what(self) -> tuple[Reason, int | str]:
-        """The same for as long as the same thing holds it back, whose age its sentence may tell."""
+    def what(self) -> tuple[Reason, int | str | None]:
+        """The same for as long as the same holds it back; its sentence may tell an age, or how much longer it holds."""
         match self.holder:
             case OpenTransaction(txn_id=number) | HeldLock(lock_id=number):
                 return self.reason, number
             case None:
-                return self.reason, self.sentence
+                return self.reason, None if self.reason in _COUNTED_DOWN else self.sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ writes over the row of a later one. No decision depends on this table.
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, exists, insert, not_, select, update
@@ -40,6 +40,7 @@ class Work:
         files_after, bytes_after: of the result.
         copied_bytes, recoded_bytes: bytes of the inputs' stripes that were copied, and encoded anew.
         rows_before, rows_after: rows of the data files; delete events don't count.
+        undone_by, undone_ms: who took the result away again by `compactor restore`, and when by the database clock.
     """
 
     worker: str | None = None
@@ -61,6 +62,8 @@ class Work:
     recoded_bytes: int | None = None
     rows_before: int | None = None
     rows_after: int | None = None
+    undone_by: str | None = None
+    undone_ms: int | None = None
 
     def record(self) -> dict[str, Any]:
         """The known fields, by name."""
@@ -77,7 +80,7 @@ class Work:
         return cls(**values)
 
 
-_WORDS: Final = frozenset({"worker", "compacted_as"})
+_WORDS: Final = frozenset({"worker", "compacted_as", "undone_by"})
 _MOST: Final = (1 << 63) - 1
 
 
@@ -148,6 +151,17 @@ class WorkTable:
         except IntegrityError:
             return False
         return True
+
+    def put_undone(self, entry_id: int, start_ms: int, by: str, now_ms: int) -> None:
+        """
+        Store that the result of the attempt that claimed the entry at `start_ms` was taken away again.
+
+        Raises:
+            CompactorError: as `put`.
+        """
+        stored = self.find([entry_id]).get(entry_id)
+        work = stored.work if stored is not None and stored.start_ms == start_ms else Work()
+        self.put(entry_id, start_ms, replace(work, undone_by=by, undone_ms=now_ms))
 
     def find(self, ids: Collection[int]) -> dict[int, StoredWork]:
         """The stored work on these entries; entries without a row are left out."""

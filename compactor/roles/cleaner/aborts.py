@@ -149,10 +149,10 @@ class AbortCleaner:
         if (
             denial := self._services.control.judge().cleaning(Subject(table.database, table.name, pool_of(table)))
         ) is not None:
-            tally.hold(entity, denial.sentence, denial.reason)
+            tally.hold(entity, Blocker(denial.reason, denial.sentence))
             return
         if (skip := why_pending(table)) is not None:
-            tally.hold(entity, skip.explanation, skip.reason)
+            tally.hold(entity, Blocker(skip.reason, skip.explanation))
             return
         if table.location:
             self._away.check(table.location)
@@ -160,7 +160,7 @@ class AbortCleaner:
                 doubtful.append(entity)
                 return
         if (lister := self._lister(entity)) is not None:
-            tally.hold(entity, lister.sentence, lister.reason)
+            tally.hold(entity, lister)
             return
         visit = self._begun.get(entity)
         if visit is None or visit.tbl_id != table.tbl_id:
@@ -256,7 +256,7 @@ class AbortCleaner:
                     if not found.left:
                         visit.note(places[location], location, found.cleared)
         for why in listed[:1]:
-            tally.hold(entity, why, Reason.MAY_BE_LISTED)
+            tally.hold(entity, Blocker(Reason.MAY_BE_LISTED, why))
         return left if whole or left else None
 
     def _still_right(self, table: TableFacts, entity: Entity, location: str | None = None) -> None:

@@ -4,11 +4,10 @@ What the Cleaner remembers of each entry, for as long as it is ready for cleanin
 Source: docs/operations.md, Cleaner.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from compactor.metastore.model import Entity
-from compactor.reasons import Reason
 
 
 @dataclass(slots=True)
@@ -25,7 +24,7 @@ class Page:
     """
 
     turn: int = 0
-    said: str | tuple[Reason, int | str] | None = None
+    said: Hashable = None
     failures: int = 0
     unanswered: bool = False
     missing: tuple[Entity, float] | None = None

@@ -26,7 +26,7 @@ from compactor.errors import (
     UnreachableError,
 )
 from compactor.log import get_logger
-from compactor.metastore.clean.may_clean import ReadyEntry
+from compactor.metastore.clean.may_clean import Blocker, ReadyEntry
 from compactor.metastore.clean.readers import MayBeListedError
 from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.eligibility import RENAME_SECONDS
@@ -43,7 +43,7 @@ from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.quarantine.expiry import Expiry
 from compactor.roles.cleaner.schedule import Schedule
 from compactor.roles.cleaner.tally import CleanerTally
-from compactor.roles.cycle import Progress
+from compactor.roles.cycle import Cycle, Progress
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import subject_of
 from compactor.roles.replication import why_stays
@@ -76,7 +76,7 @@ class Cleaner:
         self._expiry = Expiry(services, clock)
         self._clock = clock
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """
         Run one cycle.
 
@@ -100,7 +100,7 @@ class Cleaner:
             self._aborts.run(held, tally, self._turns.time_is_up())
             self._expiry.run(held, tally, self._turns.time_is_up())
         tally.count(services.metrics)
-        return tally.sentence()
+        return tally.cycle()
 
     def no_turn(self) -> None:
         """
@@ -117,7 +117,7 @@ class Cleaner:
             if (denial := self._services.control.judge().cleaning(subject_of(item.entry))) is None:
                 self._clean_one(item, tally)
             else:
-                tally.wait(item.entry, denial.sentence, denial.reason)
+                tally.wait(item.entry, Blocker(denial.reason, denial.sentence))
 
     # One entry
 
@@ -133,7 +133,7 @@ class Cleaner:
         except OwnershipLostError as error:
             _log.info("ownership.lost", error=str(error))
         except MayBeListedError as error:
-            tally.wait(entry, str(error), Reason.MAY_BE_LISTED)
+            tally.wait(entry, Blocker(Reason.MAY_BE_LISTED, str(error)))
             self._services.cleaning.clear_cleaner_start(entry)
         except (UnreachableError, RetryableError) as error:
             tally.error(entry.entity, error)
@@ -201,11 +201,8 @@ class Cleaner:
         left = since + RENAME_SECONDS - self._clock()
         if left > 0:
             reason = Reason.TABLE_MISSING if entry.entity.partition is None else Reason.PARTITION_MISSING
-            tally.wait(
-                entry,
-                f"isn't in the catalog; taken for dropped in {duration(round(left * 1000))}, unless it is being renamed",
-                reason,
-            )
+            dropped = f"taken for dropped in {duration(round(left * 1000))}, unless it is being renamed"
+            tally.wait(entry, Blocker(reason, f"isn't in the catalog; {dropped}"))
             return
         self._services.cleaning.mark_cleaned(entry, gone=True)
         self._marked(entry, tally, f"{entry.entity} was dropped; there is nothing to clean")
@@ -236,7 +233,7 @@ class Cleaner:
         tally.add(swept.removed, swept.evidence)
         if swept.left:
             services.cleaning.clear_cleaner_start(entry)
-            tally.wait(entry, f"{swept.left[0]} is still there", Reason.INPUT_CHANGED)
+            tally.wait(entry, Blocker(Reason.INPUT_CHANGED, f"{swept.left[0]} is still there"))
             tally.outcome("left")
             return
         late_ms = services.settings.cleaner.late_ms
@@ -334,7 +331,7 @@ class Cleaner:
                 continue
             blocker = item.blockers[0]
             entry = item.entry
-            tally.wait(entry, blocker.sentence, blocker.reason)
+            tally.wait(entry, blocker)
             if entry.commit_ms is not None and not INTENDED.issuperset(blocker.reason for blocker in item.blockers):
                 oldest = max(oldest, now - entry.commit_ms)
             page = self._book[entry.id]

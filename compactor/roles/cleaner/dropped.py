@@ -61,7 +61,7 @@ def remove_dropped(
         _log.info("removal.skipped", location=location, why="the catalog has the table or partition there")
         return
     if blockers := _writers(services, entry):
-        tally.wait(entry, blockers[0].sentence, blockers[0].reason)
+        tally.wait(entry, blockers[0])
         _log.info("cleaning.blocked", reason=blockers[0].reason.value, why=blockers[0].sentence)
         return
     _require_unused(services, entry, location)

@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from compactor.errors import RefusedError, RetryableError, UnreachableError
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.model import Entity, QueueEntry
 from compactor.metrics import Metrics
 from compactor.reasons import Reason
 from compactor.roles.cleaner.evidence import Evidence, described
 from compactor.roles.cleaner.trash import Removal
+from compactor.roles.cycle import Cycle, Phrase
+from compactor.roles.unreachable import news
 from compactor.words import one_line, plural
 
 
@@ -27,7 +30,8 @@ class CleanerTally:
         forgotten: rows about aborted writes whose directories are gone.
         outcomes: how many attempts ended with each outcome.
         evidence: what refused verifications left in the partitions that were looked at.
-        waiting: a sentence for each entry that is held back.
+        waiting: a sentence for each entry that is held back, and for aborted writes that are left alone for now.
+        errors: a sentence for each entry, or place with aborted writes, that failed.
     """
 
     cleaned: int = 0
@@ -40,8 +44,8 @@ class CleanerTally:
     away: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
     evidence: list[Evidence] = field(default_factory=list)
-    waiting: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    waiting: list[Phrase] = field(default_factory=list)
+    errors: list[Phrase] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -66,16 +70,17 @@ class CleanerTally:
         with self._lock:
             self.away[store or "its store"] += 1
 
-    def wait(self, entry: QueueEntry, sentence: str, reason: Reason) -> None:
-        with self._lock:
-            self.waiting.append(f"{entry.entity} (compaction {entry.id}): {sentence}")
-            self.reasons[reason] += 1
+    def wait(self, entry: QueueEntry, blocker: Blocker) -> None:
+        self._hold(f"{entry.entity} (compaction {entry.id})", blocker)
 
-    def hold(self, entity: Entity, sentence: str, reason: Reason) -> None:
+    def hold(self, entity: Entity, blocker: Blocker) -> None:
         """Note aborted writes that are left alone for now."""
+        self._hold(f"{entity} (aborted writes)", blocker)
+
+    def _hold(self, name: str, blocker: Blocker) -> None:
         with self._lock:
-            self.waiting.append(f"{entity} (aborted writes): {sentence}")
-            self.reasons[reason] += 1
+            self.waiting.append(Phrase(f"{name}: {blocker.sentence}", (name, blocker.what)))
+            self.reasons[blocker.reason] += 1
 
     def clean(self) -> None:
         """Count one entry as marked cleaned."""
@@ -97,7 +102,7 @@ class CleanerTally:
     def error(self, entity: Entity, error: Exception) -> None:
         self.outcome(_outcome_of(error))
         with self._lock:
-            self.errors.append(f"{entity}: {one_line(error) or type(error).__name__}")
+            self.errors.append(Phrase(f"{entity}: {one_line(error) or type(error).__name__}", (entity, news(error))))
 
     def count(self, metrics: Metrics) -> None:
         """Add to the daemon's counters, and show what holds entries up."""
@@ -108,27 +113,31 @@ class CleanerTally:
         for kind, count in self.kinds.items():
             metrics.cleaned_directories.labels(kind).inc(count)
 
-    def sentence(self) -> str:
-        """One line; names the first that waits and the first that failed."""
-        parts = []
+    def cycle(self) -> Cycle:
+        """What the cycle did; one line, which names the first that waits and the first that failed."""
+        said = self._phrases()
+        return Cycle.worked(Phrase.joined(said, "; ")) if said else Cycle.idle("nothing to clean")
+
+    def _phrases(self) -> list[Phrase]:
+        said = []
         if self.cleaned or self.directories:
             entries = plural(self.cleaned, "entry", "entries")
             directories = plural(self.directories, "directory", "directories")
-            parts.append(f"cleaned {entries}, {directories}, {plural(self.bytes, 'byte')}")
+            said.append(Phrase(f"cleaned {entries}, {directories}, {plural(self.bytes, 'byte')}"))
         if self.forgotten:
-            parts.append(f"forgot {plural(self.forgotten, 'aborted write')}")
+            said.append(Phrase(f"forgot {plural(self.forgotten, 'aborted write')}"))
         if self.ended:
-            parts.append(f"ended {self.ended} without cleaning")
+            said.append(Phrase(f"ended {self.ended} without cleaning"))
         if self.later:
-            parts.append(f"{self.later} left for the next cycle")
-        parts += [f"{count} not tried: {store} is away" for store, count in sorted(self.away.items())]
+            said.append(Phrase(f"{self.later} left for the next cycle"))
+        said += [Phrase(f"{count} not tried: {store} is away") for store, count in sorted(self.away.items())]
         if self.waiting:
-            parts.append(f"{len(self.waiting)} wait: {self.waiting[0]}")
+            said.append(self.waiting[0].after(f"{len(self.waiting)} wait: "))
         if self.evidence:
-            parts.append(f"{described(self.evidence)} kept")
+            said.append(Phrase(f"{described(self.evidence)} kept"))
         if self.errors:
-            parts.append(f"{len(self.errors)} failed: {self.errors[0]}")
-        return "; ".join(parts) or "nothing to clean"
+            said.append(self.errors[0].after(f"{len(self.errors)} failed: "))
+        return said
 
 
 def _outcome_of(error: Exception) -> str:

@@ -55,7 +55,7 @@ class Housekeeper:
             services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
             services.metrics.housekeeping_failures.labels(duty.value)
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """
         Run one cycle.
 
@@ -96,8 +96,8 @@ class Housekeeper:
             if count:
                 done.append(f"{duty.value} {count}")
         if not self._leads():
-            return Cycle("; ".join(done) or "stands by: another daemon keeps house", turn=False)
-        return "; ".join(done + failed) or "nothing to keep"
+            return Cycle.standby("; ".join(done) or "stands by: another daemon keeps house")
+        return Cycle.worked("; ".join(done + failed)) if done or failed else Cycle.idle("nothing to keep")
 
     def _go_on(self) -> list[str]:
         """

@@ -100,7 +100,7 @@ class Initiator:
         self._told: dict[Entity, tuple[str, ...]] = {}
         self._refusals = Refusals(services.queue)
 
-    def run_once(self) -> str:
+    def run_once(self) -> Cycle:
         """
         Run one cycle.
 
@@ -112,7 +112,7 @@ class Initiator:
         services.database.connect()
         judge = services.control.judge()
         if (unknown := judge.uncertain()) is not None:
-            return Cycle(f"nothing is queued: {unknown.sentence}", turn=False)
+            return Cycle.held(f"nothing is queued: {unknown.sentence}")
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
             settings = services.settings
@@ -134,7 +134,7 @@ class Initiator:
                 passed_over=bool(tally.skips.get(Reason.PAUSED)),
             )
         freed = self._recovery.give_back_timed_out()
-        return tally.sentence(full=plan.full, freed=len(freed))
+        return tally.cycle(full=plan.full, freed=len(freed))
 
     def _cycle(self, held: HeldLeadership, plan: Plan, judge: Judge) -> tuple[InitiatorTally, Look]:
         services, now_ms = self._services, plan.start_ms
@@ -318,7 +318,7 @@ class Initiator:
             case UnreachableError() | RetryableError():
                 tally.errors += 1
                 tally.again.add(entity)
-                tally.away = tally.away or one_line(verdict)
+                tally.away = tally.away or verdict
             case _:
                 tally.errors += 1
                 tally.again.add(entity)

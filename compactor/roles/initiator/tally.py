@@ -6,14 +6,17 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.errors import RetryableError, UnreachableError
 from compactor.log import get_logger
 from compactor.metastore.candidates import Left
 from compactor.metastore.model import Candidate, CatalogPlace, Entity
 from compactor.metrics import Metrics
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
+from compactor.roles.cycle import Cycle, Phrase
 from compactor.roles.initiator.rules import TableRules
-from compactor.words import plural
+from compactor.roles.unreachable import news
+from compactor.words import one_line, plural
 
 _log = get_logger(__name__)
 PASSING = frozenset({Reason.ALREADY_QUEUED, Reason.OPEN_WRITER})
@@ -63,7 +66,7 @@ class InitiatorTally:
     listed: int = 0
     skips: dict[Reason, int] = field(default_factory=dict)
     errors: int = 0
-    away: str = ""
+    away: UnreachableError | RetryableError | None = None
     told: dict[Entity, tuple[str, ...]] = field(default_factory=dict)
     again: set[Entity] = field(default_factory=set)
     left: Left = field(default_factory=Left)
@@ -114,15 +117,20 @@ class InitiatorTally:
         for _, picked in self.picks:
             metrics.picks.labels(picked.kind.value, picked.reason.value).inc()
 
-    def sentence(self, *, full: bool, freed: int) -> str:
-        """What the cycle did, in one line."""
-        parts = [
-            f"{'full scan: ' if full else ''}queued {len(self.picks)} of {self.candidates} candidates, {self.listed} listed"
-        ]
+    def cycle(self, *, full: bool, freed: int) -> Cycle:
+        """What the cycle did; one line."""
+        scan = "full scan: " if full else ""
+        said = [Phrase(f"{scan}queued {len(self.picks)} of {self.candidates} candidates, {self.listed} listed")]
         if self.errors:
-            parts.append(f"{self.errors} could not be judged{f' ({self.away})' if self.away else ''}")
+            said.append(self._unjudged())
         if self.left:
-            parts.append(f"{len(self.left)} left for the next cycle")
+            said.append(Phrase(f"{len(self.left)} left for the next cycle"))
         if freed:
-            parts.append(f"{plural(freed, 'timed-out claim')} given back")
-        return ", ".join(parts)
+            said.append(Phrase(f"{plural(freed, 'timed-out claim')} given back"))
+        return Cycle.worked(Phrase.joined(said, ", "))
+
+    def _unjudged(self) -> Phrase:
+        sentence = f"{self.errors} could not be judged"
+        if self.away is None:
+            return Phrase(sentence)
+        return Phrase(f"{sentence} ({one_line(self.away)})", (sentence, news(self.away)))

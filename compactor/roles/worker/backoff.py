@@ -32,6 +32,7 @@ from typing import Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import QueueEntry
 from compactor.reasons import Reason
+from compactor.roles.cycle import Phrase
 from compactor.roles.worker.claim_order import ClaimOrder, QueueLook
 from compactor.roles.worker.failures import ATTEMPTS
 from compactor.spark.submitter import SessionEndedError
@@ -233,13 +234,13 @@ class Backoff:
             due = {number: aside.tried for number, aside in self._aside.items() if self._due(aside) <= now}
             return self._claim_order.looks(pool, self._aside.keys() - due.keys(), due)
 
-    def pause(self, pool: str | None) -> str | None:
+    def pause(self, pool: str | None) -> Phrase | None:
         """Why nothing is claimed from this pool now; None if entries may be claimed."""
         with self._lock:
             left = max(self._spark.until, self._pools.get(pool, _Pause()).until) - self.clock()
-            return f"{self._why}; next try in {left:.0f} s" if self.in_a_row and left > 0 else None
+            return next_try(Phrase(self._why), left) if self.in_a_row and left > 0 else None
 
-    def nothing_else(self, still_ours: Callable[[int], bool]) -> str | None:
+    def nothing_else(self, still_ours: Callable[[int], bool]) -> Phrase | None:
         """
         After a claim found nothing: how long the entries that were given back still wait; None if the time of all has
         come.
@@ -257,7 +258,7 @@ class Backoff:
             now = self.clock()
             left = [until - now for until in map(self._due, self._aside.values()) if until > now]
             if left:
-                return f"{self._why}; next try in {min(left):.0f} s"
+                return next_try(Phrase(self._why), min(left))
             before, known = self.in_a_row, list(self._aside)
         gone = list(itertools.takewhile(lambda number: not still_ours(number), known))
         with self._lock:
@@ -289,17 +290,21 @@ class Backoff:
 
     def trouble(self) -> str | None:
         """
-        What stands in the way of compactions, for /-/ready; None if nothing does.
+        Why this process compacts nothing now; None if nothing stands in the way.
 
         An unreachable store doesn't count while other entries are compacted: its entries are given back now and then,
         and that is no news. It counts when nothing was compacted for as long as an entry waits at most.
         """
         with self._lock:
-            told = list(self._pending.values())
             lately = self._compacted is not None and self.clock() - self._compacted < 2 * LONGEST_SECONDS
             if self.in_a_row and (self._pools or self._spark.times or not lately):
-                told.insert(0, f"{self.in_a_row} given back in a row, the latest: {self._why}")
-            return "; ".join(told) or None
+                return f"{self.in_a_row} given back in a row, the latest: {self._why}"
+            return None
+
+    def unsettled(self) -> tuple[str, ...]:
+        """A sentence for each attempt that has ended and can't be undone yet; other entries are compacted meanwhile."""
+        with self._lock:
+            return tuple(self._pending.values())
 
     def _due(self, aside: _Aside) -> float:
         store = self._stores.get(aside.store) if aside.store is not None else None
@@ -321,6 +326,11 @@ class Backoff:
     def _all_is_well(self) -> None:
         self.in_a_row, self._spark = 0, _Pause()
         self._pools.clear()
+
+
+def next_try(why: Phrase, seconds: float) -> Phrase:
+    """What a worker waits for, and for how long."""
+    return Phrase(f"{why.text}; next try in {max(0.0, seconds):.0f} s", why.news)
 
 
 def pause_after(times: int) -> float:

@@ -8,13 +8,15 @@ and an open transaction, which the Cleaner has to wait for.
 Source: docs/operations.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from compactor.errors import CompactorError
 from compactor.log import get_logger
+from compactor.roles.cycle import Phrase
+from compactor.roles.unreachable import news
 from compactor.roles.worker.attempt import Attempt
-from compactor.roles.worker.backoff import Backoff, pause_after
+from compactor.roles.worker.backoff import Backoff, next_try, pause_after
 from compactor.words import one_line
 
 _log = get_logger(__name__)
@@ -36,12 +38,12 @@ class PendingRollback:
     error: Exception
     times: int = 0
     until: float = 0.0
-    why: str = ""
+    why: Phrase = field(default_factory=lambda: Phrase(""))
 
     @property
-    def sentence(self) -> str:
+    def phrase(self) -> Phrase:
         entry = self.attempt.entry
-        return f"compaction {entry.id} of {entry.entity} has ended and can't be undone yet: {self.why}"
+        return self.why.after(f"compaction {entry.id} of {entry.entity} has ended and can't be undone yet: ")
 
 
 class Rollbacks:
@@ -72,21 +74,21 @@ class Rollbacks:
         first = min(self._left, key=lambda pending: pending.until, default=None)
         return first if first is not None and first.until <= self._backoff.clock() else None
 
-    def keep(self, pending: PendingRollback, error: Exception) -> str:
-        """Keep an attempt that can't be undone now because of this error; returns a sentence."""
+    def keep(self, pending: PendingRollback, error: Exception) -> Phrase:
+        """Keep an attempt that can't be undone now because of this error; says so."""
         pending.times += 1
         pending.until = self._backoff.clock() + (pause := pause_after(pending.times))
-        pending.why = one_line(error) or type(error).__name__
+        pending.why = Phrase(one_line(error) or type(error).__name__, news(error))
         if pending not in self._left:
             self._left.append(pending)
-        self._backoff.kept(pending, pending.sentence)
+        self._backoff.kept(pending, pending.phrase.text)
         if isinstance(error, CompactorError | OSError):
             (_log.debug if pending.times > 1 else _log.warning)(
-                "rollback.postponed", why=pending.why, next_try_seconds=pause, detail="the claim stays"
+                "rollback.postponed", why=pending.why.text, next_try_seconds=pause, detail="the claim stays"
             )
         else:
             _log.error("rollback.crashed", detail="the claim stays", exc_info=error)
-        return f"{pending.sentence}; next try in {pause:.0f} s"
+        return next_try(pending.phrase, pause)
 
     def done(self, pending: PendingRollback) -> None:
         """Forget an attempt of which nothing is left."""
@@ -94,17 +96,15 @@ class Rollbacks:
             self._left.remove(pending)
         self._backoff.settled(pending)
 
-    def full(self) -> str | None:
+    def full(self) -> Phrase | None:
         """Why nothing more may be claimed; None if entries may be."""
-        if len(self._left) < MOST:
+        if (waiting := self.waiting()) is None or len(self._left) < MOST:
             return None
-        return f"{len(self._left)} attempts have ended and can't be undone yet, so nothing more is claimed; {self.waiting()}"
+        return waiting.after(
+            f"{len(self._left)} attempts have ended and can't be undone yet, so nothing more is claimed; "
+        )
 
-    def waiting(self) -> str | None:
+    def waiting(self) -> Phrase | None:
         """What the worker waits for; None if no attempt is left."""
         first = min(self._left, key=lambda pending: pending.until, default=None)
-        return (
-            None
-            if first is None
-            else f"{first.sentence}; next try in {max(0.0, first.until - self._backoff.clock()):.0f} s"
-        )
+        return None if first is None else next_try(first.phrase, first.until - self._backoff.clock())

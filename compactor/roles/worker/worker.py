@@ -24,7 +24,7 @@ from compactor.metastore.compaction_queue.queue import asked_to_stop
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import version
 from compactor.roles import steps
-from compactor.roles.cycle import Cycle
+from compactor.roles.cycle import Cycle, Phrase
 from compactor.roles.pauses import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
 from compactor.roles.worker.attempt import Attempt, Compacted, LeftToCleaner
@@ -37,9 +37,9 @@ from compactor.spark.submitter import BrokenDownError
 from compactor.words import one_line, plural
 
 _log = get_logger(__name__)
-IDLE: Final = Cycle("nothing is queued")
-DRAINING: Final = Cycle("draining: nothing new is claimed")
-STARTING: Final = Cycle("Spark starts; an entry is claimed when it is there", again=True)
+IDLE: Final = Cycle.idle("nothing is queued")
+DRAINING: Final = Cycle.held("draining: nothing new is claimed")
+STARTING: Final = Cycle.held("Spark starts; an entry is claimed when it is there", again=True)
 _START_SECONDS = 2.0
 """How long a cycle waits for Spark; then the next looks again whether an entry waits and may be claimed."""
 _SIGNAL_SECONDS = 1.0
@@ -72,10 +72,10 @@ class Worker:
             CompactorError: the metastore can't be asked.
         """
         if (pending := self._rollbacks.due()) is not None:
-            sentence = self._settle(pending)
+            settled = self._settle(pending)
             if pending not in self._rollbacks:
                 self._services.in_hand.discard(_claim_of(pending.attempt.entry))
-                return Cycle(sentence, again=True)
+                return Cycle.worked(settled, again=True)
         if self._services.stopping.is_set():
             return DRAINING
         if (why := self._services.coordinator.why_not_start()) is not None:
@@ -84,29 +84,31 @@ class Worker:
             self._services.shared_looks.over()
         settings = self._services.settings.worker
         pool = self._claims_from
-        if (why := self._rollbacks.full() or self._services.backoff.pause(pool)) is not None:
-            return _waits(why)
+        if (held := self._rollbacks.full() or self._services.backoff.pause(pool)) is not None:
+            return _waits(held)
         judge = self._services.control.judge()
         if (closed := judge.closed()) is not None:
             return _waits(closed.sentence)
         if self._services.shared_looks.is_known(self.worker_id, pool, settings.poll_seconds):
             return self._idle()
-        if starts := self._spark_starts(pool, judge):
-            return starts
-        entry, denied = self._claim(pool, judge) if starts is None else (None, None)
+        cold = self._services.submitter.cold
+        if cold and self._entry_waits(pool, judge):
+            return self._start_spark()
+        # without Spark, and with nothing that could deny it: an entry that came this moment is left to the next cycle
+        entry, denied = (None, None) if cold and judge.free else self._claim(pool, judge)
         if entry is not None:
             self._services.in_hand.add(_claim_of(entry))
             try:
                 with about_entity(entry.entity, entry):
-                    return Cycle(self._work(entry, settings.timeout_hours * 3600), again=True)
+                    return Cycle.worked(self._work(entry, settings.timeout_hours * 3600), again=True)
             finally:
                 if entry.id not in self._rollbacks.entries:
                     self._services.in_hand.discard(_claim_of(entry))
         if denied is not None:
             subject, denial = denied
             return _waits(f"{subject.full_name}: {denial.sentence}")
-        if (why := self._services.backoff.nothing_else(self._is_still_ours)) is not None:
-            return _waits(why)
+        if (later := self._services.backoff.nothing_else(self._is_still_ours)) is not None:
+            return _waits(later)
         self._services.shared_looks.found(self.worker_id, pool)
         return self._idle()
 
@@ -114,24 +116,22 @@ class Worker:
     def _claims_from(self) -> str | None:
         return self._pool or self._services.settings.worker.pool
 
-    def _spark_starts(self, pool: str | None, judge: Judge) -> Cycle | None:
-        """
-        Why no entry is claimed in this cycle: one waits, and Spark's session wasn't there. Empty: nor does one wait, and
-        one that comes this moment is left to the next cycle. None: the session is there, or why entries wait is to be
-        told.
-
-        Meanwhile the daemon may have been told to stop, or lost its place: all is asked again in the next cycle.
-        """
+    def _entry_waits(self, pool: str | None, judge: Judge) -> bool:
+        """Whether there is an entry that this worker may claim now."""
         services, ours = self._services, self._rollbacks.entries
-        if not services.submitter.cold:
-            return None
         gate = None if judge.free else judge.gate()
-        waits = services.backoff.look(
+        found = services.backoff.look(
             pool,
             lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate),
         )
-        if waits is None:
-            return Cycle("") if gate is None else None
+        return found is not None
+
+    def _start_spark(self) -> Cycle:
+        """
+        Have Spark's session started; an entry waits for it. Meanwhile the daemon may have been told to stop, or lost its
+        place: all is asked again in the next cycle.
+        """
+        services = self._services
         try:
             services.submitter.warm_up(_START_SECONDS)
             return STARTING
@@ -189,7 +189,7 @@ class Worker:
             return entry is not None
         return entry.state is QueueState.WORKING and self._services.identity.is_mine(entry.worker_id)
 
-    def _work(self, entry: QueueEntry, seconds: float) -> str:
+    def _work(self, entry: QueueEntry, seconds: float) -> Phrase:
         services = self._services
         began = time.monotonic()
         self._entry, self._cancellation = entry, Cancellation(seconds)
@@ -212,7 +212,7 @@ class Worker:
             self._cancellation = None
             services.metrics.jobs_running.dec()
         services.metrics.job_duration.labels(entry.kind.value).observe(time.monotonic() - began)
-        return self._done(entry, result)
+        return Phrase(self._done(entry, result))
 
     def _done(self, entry: QueueEntry, result: Compacted | LeftToCleaner) -> str:
         metrics = self._services.metrics
@@ -246,7 +246,7 @@ class Worker:
         beside = f"; it appeared beside older snapshots, which may fail: {result.beside}" if result.beside else ""
         return f"{_name(entry)}: published {names} from {plural(len(plan.inputs), 'file')}{part}{beside}"
 
-    def _settle(self, pending: PendingRollback) -> str:
+    def _settle(self, pending: PendingRollback) -> Phrase:
         """Undo, then mark; in that order, however many tries it takes."""
         entry = pending.attempt.entry
         with about_entity(entry.entity, entry):
@@ -255,7 +255,7 @@ class Worker:
             except Exception as error:
                 return self._rollbacks.keep(pending, error)
             self._rollbacks.done(pending)
-            return sentence
+            return Phrase(sentence)
 
     def _undo(self, pending: PendingRollback) -> str:
         attempt, entry, error = pending.attempt, pending.attempt.entry, pending.error
@@ -348,9 +348,9 @@ def _claim_of(entry: QueueEntry) -> tuple[int, int | None]:
     return entry.id, entry.start_ms
 
 
-def _waits(why: str, *, told: bool = False) -> Cycle:
+def _waits(why: str | Phrase, *, told: bool = False) -> Cycle:
     """Nothing is claimed for now, and why."""
-    return Cycle(f"waiting: {why}", told=told)
+    return Cycle.held((why if isinstance(why, Phrase) else Phrase(why)).after("waiting: "), told=told)
 
 
 def _name(entry: QueueEntry) -> str:

@@ -108,7 +108,7 @@ class Turns:
 
     def _run(self, cycle):
         try:
-            self._said.put(("ended", cycle()))
+            self._said.put(("ended", cycle().sentence))
         except BaseException as error:
             self._said.put(("broke", error))
 

@@ -46,7 +46,7 @@ class Roles(LaneTable):
 
     def initiate(self):
         self.world.settle_time()
-        self._say(self.initiator.run_once())
+        self._say(self.initiator.run_once().sentence)
 
     def work(self):
         """A cycle; of a worker that waits before a first base the next look."""
@@ -93,12 +93,12 @@ class Roles(LaneTable):
 
     def clean(self):
         self.world.settle_time()
-        self._say(self.cleaner.run_once())
+        self._say(self.cleaner.run_once().sentence)
         self.unnoted = False
 
     def keep_house(self):
         self.world.settle_time()
-        self._say(self.housekeeper.run_once())
+        self._say(self.housekeeper.run_once().sentence)
 
     def hive_keeps_house(self):
         """Hive's purges; there was a statement elsewhere, for they leave the newest transaction alone."""

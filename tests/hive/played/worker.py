@@ -92,7 +92,7 @@ class SteppedWorker:
 
     def _run(self):
         try:
-            self.sentence = self._worker.run_once()
+            self.sentence = self._worker.run_once().sentence
         except Killed:
             self.sentence = "killed"
         except BaseException as error:

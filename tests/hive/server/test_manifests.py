@@ -49,7 +49,7 @@ def test_a_table_is_cleaned_under_a_running_insert(server):
         cleaner = Cleaner(services)
 
         def ours():
-            until(lambda: "2 directories" in cleaner.run_once(), "cleaned")
+            until(lambda: "2 directories" in cleaner.run_once().sentence, "cleaned")
 
         def hives():
             server.threads("cleaner")
@@ -69,7 +69,7 @@ def _lost(server, services, table, clean):
         *(f"insert into {table} values {', '.join(f'({first + n}, {n})' for n in range(8))}" for first in (0, 100))
     )
     assert services.queue.enqueue(Entity("default", table), CompactionKind.MAJOR).accepted
-    assert "published base_0000002" in Worker(services, 0).run_once()
+    assert "published base_0000002" in Worker(services, 0).run_once().sentence
     time.sleep(
         1.5
     )  # for a second after it was opened Hive takes the compaction's transaction for open, and the INSERT would hold up the cleaning

@@ -11,7 +11,7 @@ from compactor.daemon.loops import make_loops
 from compactor.daemon.presence import Board
 from compactor.errors import UnreachableError
 from compactor.metrics import Metrics
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Cycle, Phrase, Progress
 from tests.unit.roles.tables import compacted
 from tests.unit.roles.world import Clock
 
@@ -21,21 +21,21 @@ LONG = 60.0
 class Script:
     """Plays given answers, the last one for ever; tells when all were played."""
 
-    def __init__(self, *answers: str | Exception) -> None:
+    def __init__(self, *answers: str | Cycle | Exception) -> None:
         self.answers = list(answers)
         self.played = threading.Event()
 
-    def __call__(self) -> str:
+    def __call__(self) -> Cycle:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if len(self.answers) == 1:
             self.played.set()
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return answer if isinstance(answer, Cycle) else Cycle.worked(answer)
 
 
 def make(
-    run_once: Callable[[], str],
+    run_once: Callable[[], Cycle],
     metrics: Metrics,
     *,
     limit: float = LONG,
@@ -73,13 +73,14 @@ def test_an_error_does_not_end_it(error):
     assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") > 0
 
 
-def test_a_cycle_without_a_turn_is_alive_and_no_progress():
+@pytest.mark.parametrize("cycle", [Cycle.standby("stands by"), Cycle.held("waiting: everything is paused")])
+def test_a_cycle_without_a_turn_is_alive_and_no_progress(cycle):
     """
-    A standby's cycle is counted by itself and ends all failures, but is no cycle by which somebody could tell that the
-    role gets on.
+    A cycle of a standby, or of a role that may begin nothing, is counted by itself and ends all failures, but is no
+    cycle by which somebody could tell that the role gets on.
     """
     metrics = Metrics()
-    loop = make(Script(UnreachableError("away"), Cycle("stands by", turn=False), "cleaned 1"), metrics)
+    loop = make(Script(UnreachableError("away"), cycle, Cycle.idle("nothing to clean")), metrics)
     assert value(metrics, "compactor_last_cycle_timestamp_seconds", role="cleaner") == 0
     loop._cycle()
     loop._cycle()
@@ -93,7 +94,7 @@ def test_a_cycle_without_a_turn_is_alive_and_no_progress():
 
 def test_after_failures_it_waits_longer():
     """Twice as long after each failure in a row, up to a limit; at once back to normal after a success."""
-    loop = make(lambda: "x", Metrics(), interval=5)
+    loop = make(lambda: Cycle.worked("x"), Metrics(), interval=5)
     pauses = []
     for loop._failures in (1, 2, 3, 20):
         pauses.append(loop._pause(1))
@@ -105,7 +106,9 @@ def test_after_failures_it_waits_longer():
 
 def test_it_goes_on_at_once_while_there_is_work():
     """A worker that did something looks again without waiting for its interval."""
-    script = Script(Cycle("compacted a", again=True), Cycle("compacted b", again=True), Cycle("nothing is queued"))
+    script = Script(
+        Cycle.worked("compacted a", again=True), Cycle.worked("compacted b", again=True), "nothing is queued"
+    )
     loop = make(script, Metrics(), interval=3600)
     loop.start()
     assert script.played.wait(LONG)
@@ -117,9 +120,9 @@ def test_waking_begins_a_cycle_now():
     """Nobody has to wait for the interval."""
     cycles = threading.Semaphore(0)
 
-    def run_once() -> str:
+    def run_once() -> Cycle:
         cycles.release()
-        return "x"
+        return Cycle.worked("x")
 
     loop = make(run_once, Metrics(), interval=3600)
     loop.start()
@@ -135,10 +138,10 @@ def test_a_stuck_loop_is_trouble():
     go = threading.Event()
     began = threading.Event()
 
-    def run_once() -> str:
+    def run_once() -> Cycle:
         began.set()
         go.wait(LONG)
-        return "x"
+        return Cycle.worked("x")
 
     loop = make(run_once, Metrics(), limit=-1)
     loop.start()
@@ -159,10 +162,10 @@ def test_a_cycle_that_gets_on_is_not_stuck():
     progress = Progress(clock)
     go, began = threading.Event(), threading.Event()
 
-    def run_once() -> str:
+    def run_once() -> Cycle:
         began.set()
         go.wait(LONG)
-        return "x"
+        return Cycle.worked("x")
 
     loop = RoleLoop(
         "cleaner", "cleaner", run_once, interval=lambda: 1.0, limit=lambda: 100.0, metrics=Metrics(), progress=progress
@@ -202,10 +205,10 @@ def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
     """
     go, began = threading.Event(), threading.Event()
 
-    def run_once() -> str:
+    def run_once() -> Cycle:
         began.set()
         go.wait(LONG)
-        return "x"
+        return Cycle.worked("x")
 
     loop = make(run_once, Metrics(), limit=1000)
     assert loop.slack() == 1000
@@ -223,18 +226,14 @@ def test_how_long_it_may_still_take_is_told_before_it_is_too_late():
 
 def test_only_what_is_new_is_said_at_info():
     """
-    A repeated sentence, and one in which nothing but a length of time differs, go to debug: a wait of days would fill
+    A cycle that tells the same as the one before, whatever its sentence counts, goes to debug: a wait of days would fill
     the log otherwise.
     """
-    waits = "2 wait: db.t (compaction 1): transaction 97 of ann@edge2, open for {}"
-    script = Script(
-        waits.format("59 s"),
-        waits.format("2 min"),
-        waits.format("3 h"),
-        waits.format("3 h").replace("97", "98"),
-        "done",
-        "done",
-    )
+
+    def waits(txn: int, age: str) -> Cycle:
+        return Cycle.worked(Phrase(f"1 wait: transaction {txn}, open for {age}", txn))
+
+    script = Script(waits(97, "59 s"), waits(97, "2 min"), waits(97, "3 h"), waits(98, "3 h"), "done", "done")
     with capture_logs() as lines:
         loop = make(script, Metrics())
         for _ in range(6):
@@ -245,7 +244,7 @@ def test_only_what_is_new_is_said_at_info():
 def test_what_was_told_once_for_all_is_not_said_again():
     """Eleven threads that wait for the same need no eleven lines: the cycle knows it, or the loop is told so."""
     elsewhere = False
-    script = Script(Cycle("waiting: for all", told=True), "nothing is queued", "late", "later")
+    script = Script(Cycle.held("waiting: for all", told=True), "nothing is queued", "late", "later")
     with capture_logs() as lines:
         loop = RoleLoop(
             "worker-1",
@@ -267,12 +266,14 @@ def test_what_was_told_once_for_all_is_not_said_again():
 
 
 def test_an_error_that_goes_on_is_said_once():
-    """Also when its sentence counts the seconds."""
-    script = Script(
-        UnreachableError("no answer for 5 s"), UnreachableError("no answer for 10.5 s"), UnreachableError("refused")
-    )
+    """Also when it counts for how long a store is away."""
+
+    def away(store: str, seconds: float) -> UnreachableError:
+        return UnreachableError(f"{store} is away since {seconds} s", store=store)
+
+    script = Script(away("hdfs://nn", 5), away("hdfs://nn", 10.5), away("s3a://lake", 5), UnreachableError("refused"))
     with capture_logs() as lines:
         loop = make(script, Metrics())
-        for _ in range(3):
+        for _ in range(4):
             loop._cycle()
-    assert [line["log_level"] for line in lines] == ["warning", "debug", "warning"]
+    assert [line["log_level"] for line in lines] == ["warning", "debug", "warning", "warning"]

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from compactor.coordination import Alone, Member, Role, SeenMember, not_led
-from compactor.coordination.model import NOT_READY, SETTINGS
+from compactor.coordination.model import HELD, NOT_READY, SETTINGS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from compactor.daemon import presence as daemon_presence
 from compactor.daemon.presence import Board, Presence, describe, show
 from compactor.errors import CompactorError, UnreachableError
 from compactor.roles.pauses import workers_of
+from compactor.status.readiness import Readiness
 
 
 def test_only_roles_that_somebody_stands_for_have_a_leader_or_none(world):
@@ -87,24 +88,26 @@ def test_each_role_is_led_or_has_a_reason(seen):
 
 def test_what_a_daemon_knows_is_in_its_record(world):
     """By which settings it goes, as they are now, and why it doesn't do its work: no other process can know that."""
-    unready = ["Spark can't be started: no Java; next try in 25 s"]
+    works = {"worker-1": False}
+    failed = ["the latest cycle of worker-1 failed, or there was none yet"]
     world.services.coordinator = coordinator = Alone()
     coordinator.join(describe(world.services, ["cleaner"]), ())
-    ((first,), presence) = coordinator.members(), Presence(world.services, {}, Board(), (), lambda: unready)
-    assert first.member.extra[NOT_READY] == ["starting"]
+    (first,) = coordinator.members()
+    presence = Presence(world.services, {}, Board(), (), lambda: Readiness.of(world.services, works))
+    assert (first.member.extra[NOT_READY], first.member.extra[HELD]) == (["starting"], "starting")
     assert first.member.extra[SETTINGS] == world.services.settings.fingerprints()
     world.configure(windows={"time_zone": "Europe/Vienna"})
     presence.run_once()
     (told,) = coordinator.members()
-    assert told.member.extra[NOT_READY] == unready
+    assert (told.member.extra[NOT_READY], told.member.extra[HELD]) == (failed, "")
     assert workers_of([told]) == ()
     before, now = first.member.extra[SETTINGS], told.member.extra[SETTINGS]
     assert {name for name in now if now[name] != before[name]} == {"windows"}
-    unready.clear()
+    works["worker-1"] = True
     world.services.backoff.cannot_begin(UnreachableError("no Java"))
     presence.run_once()
     (told,) = coordinator.members()
-    assert told.member.extra[NOT_READY] == []
+    assert told.member.extra[NOT_READY] == ["1 given back in a row, the latest: no Java"]
     (workers,) = workers_of([replace(told, member=replace(told.member, roles=("worker",)))])
     assert workers.held == "1 given back in a row, the latest: no Java"
 
@@ -126,7 +129,7 @@ def test_a_role_that_nobody_leads_is_logged_once(world, monkeypatch):
 
     monkeypatch.setattr(daemon_presence, "_LOOK_SECONDS", 0.0)
     world.services.coordinator = Told()
-    presence = Presence(world.services, {}, Board(), (), tuple)
+    presence = Presence(world.services, {}, Board(), (), Readiness)
     roles, leads = ("cleaner", "housekeeper"), (Role.CLEANER, Role.HOUSEKEEPER)
     assert logged() == [("role.not_led", "initiator", "it is switched off on every daemon")]
     assert logged() == []

@@ -53,8 +53,8 @@ def test_a_rebalance_is_left_to_hives_workers(beside_4):
     asked(world, "REBALANCE")
     asked(world, name="u")
     worker = world.worker()
-    assert "db.u: published" in worker.run_once()
-    assert worker.run_once() == "nothing is queued"
+    assert "db.u: published" in worker.run_once().sentence
+    assert worker.run_once().sentence == "nothing is queued"
     claimed = world.real.claim()
     assert (claimed["tableName"], claimed["type"]) == ("t", "REBALANCE")
     assert world.ended() == []
@@ -77,7 +77,7 @@ def test_a_compaction_of_an_iceberg_table_is_left_to_hives_workers(beside_4, par
     asked(world, partition=partition)
     asked(world, name="u")
     worker = world.worker()
-    said = [worker.run_once() for _ in range(3)]
+    said = [worker.run_once().sentence for _ in range(3)]
     assert any("given back: iceberg-table: db.t is an Iceberg table" in one for one in said), said
     assert any("db.u: published" in one for one in said), said
     assert world.ended() == []
@@ -95,7 +95,7 @@ def test_a_rebalance_of_an_insert_only_table_waits_for_nothing(beside_4):
     world.settle_time()
     for name in ("t", "u"):
         asked(world, "REBALANCE", name)
-    assert "refused 1 rebalance of insert-only tables" in world.housekeeper().run_once()
+    assert "refused 1 rebalance of insert-only tables" in world.housekeeper().run_once().sentence
     ((state, message),) = world.ended()
     assert (state, message.partition(": ")[0]) == ("refused", "unsupported-kind")
     assert "ask for a major one" in message
@@ -115,12 +115,12 @@ def test_an_insert_overwrite_of_hive_3_does_not_end_an_entry(beside_3):
     assert world.real.ask(writer, world.real.component("db.t", kind="e", operation="i"))[1]
     worker = world.worker()
     for _ in range(3):
-        assert "given back: lock-not-acquired: db.t is locked: lock" in worker.run_once()
+        assert "given back: lock-not-acquired: db.t is locked: lock" in worker.run_once().sentence
         world.clock.forward(2000)
     assert (world.states(), world.ended()) == (["initiated"], [])
     assert world.services.initiating.failing(2, 7) == set()
     world.real.abort(writer)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
 
 
 def test_an_insert_overwrite_of_hive_3_waits_for_no_compaction(beside_3):
@@ -140,7 +140,7 @@ def test_an_insert_overwrite_of_hive_3_waits_for_no_compaction(beside_3):
 
     world.services.submitter = Waits(ask)
     worker = world.worker()
-    said = worker.run_once()
+    said = worker.run_once().sentence
     ((number, held),) = locks
     assert not held
     assert f"given back: db.t: lock {number} (exclusive, waiting)" in said
@@ -149,7 +149,7 @@ def test_an_insert_overwrite_of_hive_3_waits_for_no_compaction(beside_3):
     world.real.commit(writer)
     world.services.submitter = Inline()
     world.clock.forward(2000)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
 
 
 def drop_partition(world, name):
@@ -193,12 +193,12 @@ def test_what_was_dropped_waits_only_for_who_could_have_seen_it(beside_4, what):
     world.real.commit(drop)
     cleaner = world.cleaner()
     world.settle_time()
-    assert f"transaction {early}" in cleaner.run_once()
+    assert f"transaction {early}" in cleaner.run_once().sentence
     late = world.real.begin()
     number = world.real.ask(late, world.real.component("db.t"))[0]
     world.real.commit(early)
     world.settle_time()
-    assert cleaner.run_once().startswith("cleaned 1 entry, 1 directory")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry, 1 directory")
     assert not place.exists()
     assert [lock.lock_id for lock in world.services.locks.all()] == [number]
 

@@ -353,12 +353,12 @@ def test_what_lies_wrong_is_refused_by_all_five(tmp_path, monkeypatch, lies, rea
             world.insert(table, [(1, "x")], ("2",))
         lies(world, victim, table)
         world.settle_time()
-        initiated = world.initiator().run_once()
+        initiated = world.initiator().run_once().sentence
         assert world.states() == []
         entity = Entity("db", "t", "p=1" if parted else None)
         told = [message.partition(": ")[0] for state, message in world.ended() if state == "did not initiate"]
         world.enqueue(entity)
-        assert f"refused: {reason}: " in world.worker().run_once()
+        assert f"refused: {reason}: " in world.worker().run_once().sentence
         why = world.ended()[0][1].partition(": ")[2]
     assert "queued 0 of" in initiated
     assert set(told) == {reason}

@@ -26,12 +26,12 @@ def test_the_initiator_records_nothing(world, partitioned):
     initiator = world.initiator()
     world.unmount()
     for _ in range(2):
-        sentence = initiator.run_once()
+        sentence = initiator.run_once().sentence
         assert "1 could not be judged" in sentence
         assert "is the file system mounted?" in sentence
     assert world.ended() == []
     world.mount()
-    assert "queued 1 of 1" in initiator.run_once()
+    assert "queued 1 of 1" in initiator.run_once().sentence
 
 
 @pytest.mark.parametrize("run_as", [None, "hive"])
@@ -43,14 +43,14 @@ def test_the_worker_gives_back(any_world, run_as):
     world.enqueue(T, run_as=run_as)
     world.unmount()
     worker = world.worker()
-    assert "given back: " in worker.run_once()
-    assert "is the file system mounted?" in worker.run_once()
+    assert "given back: " in worker.run_once().sentence
+    assert "is the file system mounted?" in worker.run_once().sentence
     assert world.states() == ["initiated"]
     assert world.ended() == []
     assert world.services.locks.all() == []
     world.mount()
     world.clock.forward(10)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
     world.settle_time()
     world.assert_rows()
 
@@ -79,14 +79,15 @@ def test_an_empty_directory_above_may_be_a_mount_point(world):
     above.rename(elsewhere)
     above.mkdir()
     worker = world.worker()
-    assert f"{above} is empty, as a mount point would be: is the file system mounted?" in worker.run_once().replace(
-        "file:", ""
+    assert (
+        f"{above} is empty, as a mount point would be: is the file system mounted?"
+        in worker.run_once().sentence.replace("file:", "")
     )
     assert (world.states(), world.ended()) == (["initiated"], [])
     above.rmdir()
     elsewhere.rename(above)
     world.clock.forward(10)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
     world.settle_time()
     world.assert_rows()
 

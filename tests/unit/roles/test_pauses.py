@@ -9,6 +9,7 @@ from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import UnreachableError
 from compactor.metastore.model import Entity
 from compactor.roles import steps
+from compactor.roles.cycle import Cycle
 from compactor.roles.pauses import Pauses
 from compactor.roles.worker.worker import IDLE
 
@@ -46,12 +47,12 @@ def test_a_paused_table_waits_while_others_run(tables):
     """The next that may is taken; then the sentence says who paused what, and why; resumed, it goes."""
     world, _, _ = tables
     pause(world, "table:db.t")
-    assert "of db.u: published" in world.worker().run_once()
-    waits = world.worker().run_once()
-    assert (waits, waits.again) == ("waiting: db.t: table db.t is paused by ann until it is resumed: why", False)
+    assert "of db.u: published" in world.worker().run_once().sentence
+    waits = "waiting: db.t: table db.t is paused by ann until it is resumed: why"
+    assert world.worker().run_once() == Cycle.held(waits)
     assert sorted(world.states()) == ["initiated", "ready for cleaning"]
     resume(world, "table:db.t")
-    assert "of db.t: published" in world.worker().run_once()
+    assert "of db.t: published" in world.worker().run_once().sentence
     assert world.worker().run_once() == IDLE
 
 
@@ -59,7 +60,7 @@ def test_everything_paused_nothing_is_asked(tables):
     """The queue isn't even looked at."""
     world, _, _ = tables
     pause(world)
-    assert world.worker().run_once() == "waiting: everything is paused by ann until it is resumed: why"
+    assert world.worker().run_once().sentence == "waiting: everything is paused by ann until it is resumed: why"
     assert world.states() == ["initiated", "initiated"]
 
 
@@ -67,13 +68,13 @@ def test_a_pause_between_look_and_claim_gives_the_entry_back(tables):
     """Nothing was listed, opened or staged; the entry is as it was, and waits."""
     world, table, _ = tables
     world.at_step[steps.WORKER_CLAIMED] = lambda: pause(world)
-    assert "given back: paused: everything is paused by ann" in world.worker().run_once()
+    assert "given back: paused: everything is paused by ann" in world.worker().run_once().sentence
     assert world.states() == ["initiated", "initiated"]
     assert world.passed == [steps.WORKER_CLAIMED]
     assert [entry.worker_id for entry in world.services.queue.entries()] == [None, None]
     assert leftovers(table) == []
     assert world.ended() == []
-    assert world.worker().run_once().startswith("waiting: everything is paused")
+    assert world.worker().run_once().sentence.startswith("waiting: everything is paused")
 
 
 def test_running_ones_are_finished(tables):
@@ -86,7 +87,7 @@ def test_running_ones_are_finished(tables):
         Pauses(world.services, [worker], lambda: None).run_once()
 
     world.at_step[steps.WORKER_PLANNED] = late
-    assert "of db.t: published" in worker.run_once()
+    assert "of db.t: published" in worker.run_once().sentence
     world.settle_time()
     world.assert_rows(table)
 
@@ -107,13 +108,13 @@ def test_cancelled_by_a_pause_it_goes_back_into_the_queue(tables, step):
         Pauses(world.services, [worker], lambda: None).run_once()
 
     world.at_step[step] = now
-    assert "of db.t: given back: paused: table db.t is paused" in worker.run_once()
+    assert "of db.t: given back: paused: table db.t is paused" in worker.run_once().sentence
     assert world.states() == ["initiated", "initiated"]
     assert leftovers(table) == []
     assert world.services.locks.all() == []
-    assert "of db.u: published" in worker.run_once()
+    assert "of db.u: published" in worker.run_once().sentence
     resume(world, "table:db.t")
-    assert "of db.t: published" in worker.run_once()
+    assert "of db.t: published" in worker.run_once().sentence
     world.settle_time()
     world.assert_rows(table)
 
@@ -144,7 +145,7 @@ def test_a_clock_that_cannot_be_asked_is_as_good_as_control_state_that_cannot(wo
         raise UnreachableError("the database is away")
 
     monkeypatch.setattr(world.services.control, "_now_ms", away)
-    assert "can't be told" in holding.run_once()
+    assert "can't be told" in holding.run_once().sentence
     assert value(world, "control_known") == 0
 
 
@@ -153,8 +154,8 @@ def test_a_drained_host_claims_nothing(world):
     world.table(rows=4, insert_only=True)
     world.enqueue(Entity("db", "t"))
     world.services.coordinator.update(HOLDS, lambda data: with_drain(data, Drain("here", "new disks", "ann", 0)))
-    assert world.worker().run_once() == "waiting: host here is drained by ann: new disks"
-    assert QueueMetrics(world.services).run_once().startswith("1 initiated")
+    assert world.worker().run_once().sentence == "waiting: host here is drained by ann: new disks"
+    assert QueueMetrics(world.services).run_once().sentence.startswith("1 initiated")
     assert value(world, "held_entries", reason="drained") is None
 
 
@@ -164,10 +165,10 @@ def test_what_is_written_is_charged(tables):
     """
     world, _, _ = tables
     world.configure(control={"budgets": [{"name": "small", "tables": ["db.*"], "bytes_per_hour": 1}]})
-    assert "of db.t: published" in world.worker().run_once()
+    assert "of db.t: published" in world.worker().run_once().sentence
     (written,) = world.services.coordinator.read(SPENT).data["budgets"]["small"].values()
     assert written == value(world, "written_bytes_total")
-    assert world.worker().run_once().startswith("waiting: db.u: budget small: ")
+    assert world.worker().run_once().sentence.startswith("waiting: db.u: budget small: ")
     Pauses(world.services, [], lambda: None).run_once()
     assert value(world, "budget_used_bytes", budget="small") == written
 
@@ -188,12 +189,12 @@ def test_what_was_not_written_is_not_charged(tables):
         raise UnreachableError("Java isn't installed")
 
     world.submitter.before = away
-    assert "given back" in world.worker().run_once()
+    assert "given back" in world.worker().run_once().sentence
     assert charged[0] > 0
     assert spent(world, "small") == 0
     world.clock.forward(400)
     world.submitter.before = lambda _: None
-    assert "published" in world.worker().run_once()
+    assert "published" in world.worker().run_once().sentence
 
 
 def test_what_a_broken_job_had_written_stays_charged(tables):
@@ -211,7 +212,7 @@ def test_what_a_broken_job_had_written_stays_charged(tables):
         raise UnreachableError("Spark's JVM died")
 
     world.submitter.run = broken
-    assert "given back" in world.worker().run_once()
+    assert "given back" in world.worker().run_once().sentence
     assert spent(world, "large") == charged[0] // 4
     world.submitter.run = run
     world.clock.forward(400)
@@ -220,12 +221,12 @@ def test_what_a_broken_job_had_written_stays_charged(tables):
         raise UnreachableError("no answer")
 
     world.at_step[steps.WORKER_VERIFIED] = break_off
-    assert "given back" in world.worker().run_once()
+    assert "given back" in world.worker().run_once().sentence
     del world.at_step[steps.WORKER_VERIFIED]
     staged = spent(world, "large") - charged[0] // 4
     world.clock.forward(400)
     before = value(world, "written_bytes_total") or 0
-    assert "published" in world.worker().run_once()
+    assert "published" in world.worker().run_once().sentence
     assert staged == value(world, "written_bytes_total") - before > 0
 
 
@@ -234,9 +235,9 @@ def test_one_at_a_time(tables):
     world, _, _ = tables
     world.configure(control={"budgets": [{"name": "one", "jobs": 1}]})
     other = world.services.queue.claim("compactor-elsewhere-1", "1")
-    assert world.worker().run_once() == "waiting: db.u: budget one allows 1 at a time, being worked on: 1"
+    assert world.worker().run_once().sentence == "waiting: db.u: budget one allows 1 at a time, being worked on: 1"
     world.services.queue.give_back(other)
-    assert "published" in world.worker().run_once()
+    assert "published" in world.worker().run_once().sentence
 
 
 def test_the_initiator_queues_nothing_that_is_paused(any_world):
@@ -249,12 +250,12 @@ def test_the_initiator_queues_nothing_that_is_paused(any_world):
     world.settle_time()
     pause(world, "table:db.t")
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 1 of 2 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 2 candidates, 1 listed"
     assert value(world, "skips_total", reason="paused") == 1
-    assert "queued 0" in initiator.run_once()
+    assert "queued 0" in initiator.run_once().sentence
     resume(world, "table:db.t")
-    assert initiator.run_once() == "full scan: queued 1 of 2 candidates, 1 listed"
-    assert not initiator.run_once().startswith("full scan")
+    assert initiator.run_once().sentence == "full scan: queued 1 of 2 candidates, 1 listed"
+    assert not initiator.run_once().sentence.startswith("full scan")
 
 
 def test_a_write_that_only_its_id_tells_of_waits_for_the_end_of_a_pause(world):
@@ -269,9 +270,9 @@ def test_a_write_that_only_its_id_tells_of_waits_for_the_end_of_a_pause(world):
     world.insert_into_itself(table, 9)
     pause(world, "table:db.t")
     for _ in range(2):
-        assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"
+        assert initiator.run_once().sentence == "queued 0 of 1 candidates, 0 listed"
     resume(world, "table:db.t")
-    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
 def test_a_pause_while_the_initiator_looks(world):
@@ -280,11 +281,11 @@ def test_a_pause_while_the_initiator_looks(world):
     world.settle_time()
     world.at_step[steps.INITIATOR_LISTED] = lambda: pause(world)
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 0 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 1 candidates, 1 listed"
     assert world.states() == []
     world.at_step.clear()
     resume(world)
-    assert "queued 1 of 1" in initiator.run_once()
+    assert "queued 1 of 1" in initiator.run_once().sentence
 
 
 def test_the_cleaner_goes_on_unless_it_is_paused_too(tables):
@@ -319,15 +320,15 @@ def test_what_cannot_be_told_stops_everybody_who_begins_something(tables):
     """
     world, _, _ = tables
     world.services.coordinator = Silent()
-    assert world.worker().run_once() == "waiting: it can't be told what is paused: nobody answers"
-    assert world.initiator().run_once() == "nothing is queued: it can't be told what is paused: nobody answers"
+    assert world.worker().run_once().sentence == "waiting: it can't be told what is paused: nobody answers"
+    assert world.initiator().run_once().sentence == "nothing is queued: it can't be told what is paused: nobody answers"
     holding = Pauses(world.services, [], lambda: None)
-    assert holding.run_once() == "nothing is claimed: it can't be told what is paused: nobody answers"
+    assert holding.run_once().sentence == "nothing is claimed: it can't be told what is paused: nobody answers"
     assert value(world, "control_known") == 0
     world.services.coordinator = Alone()
-    assert holding.run_once() == "nothing is paused"
+    assert holding.run_once().sentence == "nothing is paused"
     assert value(world, "control_known") == 1
-    assert "published" in world.worker().run_once()
+    assert "published" in world.worker().run_once().sentence
     world.services.coordinator = Silent()
     world.services.settings = world.services.settings.model_copy(
         update={"control": world.services.settings.control.model_copy(update={"trust_seconds": 0})}
@@ -346,13 +347,13 @@ def test_metrics_show_what_is_paused_and_who_waits(world):
     world.hive.change(world.database.schema.compaction_queue.update().values(cq_enqueue_time=1))
     woken = []
     holding = Pauses(world.services, [], lambda: woken.append(True))
-    assert holding.run_once() == "nothing is paused"
+    assert holding.run_once().sentence == "nothing is paused"
     QueueMetrics(world.services).run_once()
     assert value(world, "queue_oldest_age_seconds", state="initiated") > 0
     pause(world, "pool:etl")
     pause(world, "table:db.t")
     assert (
-        holding.run_once()
+        holding.run_once().sentence
         == "pool etl is paused by ann until it is resumed: why; table db.t is paused by ann until it is resumed: why"
     )
     QueueMetrics(world.services).run_once()

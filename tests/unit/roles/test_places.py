@@ -116,9 +116,9 @@ def test_neither_of_two_tables_at_one_place_is_queued_and_one_that_is_left_alone
     move(world, "evil", f"file:{victim.location}")
     world.settle_time()
     initiator = world.initiator()
-    assert initiator.run_once().startswith("full scan: queued 0 of 2 candidates, 0 listed")
+    assert initiator.run_once().sentence.startswith("full scan: queued 0 of 2 candidates, 0 listed")
     for _ in range(3):
-        assert initiator.run_once().startswith("queued 0 of 2 candidates, 0 listed")
+        assert initiator.run_once().sentence.startswith("queued 0 of 2 candidates, 0 listed")
     assert [(state, message.partition(": ")[0]) for state, message in world.ended()] == [
         ("did not initiate", "overlapping-location")
     ] * 2
@@ -127,7 +127,7 @@ def test_neither_of_two_tables_at_one_place_is_queued_and_one_that_is_left_alone
         == 8
     )
     move(world, "evil", f"file:{victim.location.parent}/evil")
-    assert initiator.run_once().startswith("queued 2 of 2")
+    assert initiator.run_once().sentence.startswith("queued 2 of 2")
 
 
 @pytest.mark.parametrize("lie", ["where their names say", "elsewhere in the table", "at another table"])

@@ -132,7 +132,7 @@ def test_recovery_from_every_side(world, table, step):
     clean_slate(table)
     assert world.states() == ["initiated"]
     world.settle_time()
-    assert ": published " in world.worker(2).run_once()
+    assert ": published " in world.worker(2).run_once().sentence
     assert table.read() == table.rows
 
 
@@ -243,7 +243,7 @@ def test_an_upload_that_is_being_completed_appears_after_the_fence(world, table,
             world.clean()
         else:
             world.settle_time()
-            assert ": published " in world.worker(2).run_once()
+            assert ": published " in world.worker(2).run_once().sentence
 
     for action in (lambda: None, lambda: world.housekeeper().run_once(), look, world.clean):
         action()

@@ -41,7 +41,7 @@ def test_it_is_told_once(any_world):
     initiator = world.initiator()
     with capture_logs() as lines:
         for _ in range(3):
-            assert "queued 0 of 1" in initiator.run_once()
+            assert "queued 0 of 1" in initiator.run_once().sentence
     (told,) = warnings(lines)
     assert told["event"] == "candidate.flagged"
     assert told["why"].startswith("delta_0000003_0000004 lies across base_0000003")
@@ -61,8 +61,8 @@ def test_when_it_is_settled_compaction_goes_on(world):
     with capture_logs() as lines:
         initiator.run_once()
         (table.location / "delta_0000003_0000004").rename(world.folder / "aside")
-        assert "queued 1 of 1" in initiator.run_once()
+        assert "queued 1 of 1" in initiator.run_once().sentence
         world.services.queue.cancel(world.services.queue.entries()[0].id, "not yet")
         (world.folder / "aside").rename(table.location / "delta_0000003_0000004")
-        assert "queued 0 of 1" in initiator.run_once()
+        assert "queued 0 of 1" in initiator.run_once().sentence
     assert len(warnings(lines)) == 2

@@ -224,11 +224,11 @@ class World:
         """Ask for one compaction and do it; the Cleaner comes later."""
         self.settle_time()
         assert self.enqueue(Entity(table.database, table.name, partition), kind).accepted
-        return self.worker().run_once()
+        return self.worker().run_once().sentence
 
     def clean(self) -> str:
         self.settle_time()
-        return self.cleaner().run_once()
+        return self.cleaner().run_once().sentence
 
     def clean_until_it_breaks(self, step: str) -> None:
         """A cycle of the Cleaner that ends at this step, as if it had been killed."""

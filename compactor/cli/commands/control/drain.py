@@ -41,7 +41,8 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
         made = Drain(host, one_line(reason), control_records.who(session), now)
         if undo:
             if before is None:
-                session.output.say(f"host {host} isn't drained")
+                near = did_you_mean(host, [one.host for one in control_records.stored(where).drains])
+                session.output.say(f"host {host} isn't drained{near}")
                 return Code.NOTHING_TO_DO
             control_records.change(where, lambda data: without_drain(data, host))
         else:

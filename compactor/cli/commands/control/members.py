@@ -49,12 +49,12 @@ def members(session: Session, *, watch: float | None) -> None:
     that went without a word are shown as gone. A role that no daemon leads is named below the table, with the reason.
     """
 
-    def show() -> None:
+    def look() -> View:
         with control_records.coordinator(session) as where:
             found = where.members()
         unled = {role.value: why for role, why in not_led(found).items()}
         records = [{**member_record(seen), "not_led": unled} for seen in found]
         footer = "\n".join(f"no daemon leads the {role}: {why}" for role, why in unled.items())
-        session.output.show(View(COLUMNS, records, empty="no daemon is there", footer=footer if records else ""))
+        return View(COLUMNS, records, empty="no daemon is there", footer=footer if records else "")
 
-    watched(session, watch, show)
+    watched(session, watch, look)

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import click
 
-from compactor.cli import completing, units
+from compactor.cli import completing, control_records, units
 from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.control.scope import listed
-from compactor.errors import RefusedError, UsageError
+from compactor.errors import CompactorError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import duration
 from compactor.reasons import Reason
@@ -70,7 +70,7 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
     work = Restore(services, found.table, found.partition, found.location)
     for done in work.settle() if yes else ():
         if entry in {None, done.entry}:
-            return _undone(session, found, done, done.directories[0].name)
+            return _undone(session, services, found, done, done.directories[0].name)
     standings = [_Standing(kept, _refusal(work, kept)) for kept in work.kept() if _is_of(kept, entry)]
     if not yes:
         now_ms = services.now_ms()
@@ -82,11 +82,17 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
         raise chosen.refusal
     with session.output.busy(f"{found.entity}: comparing rows"):
         undo = work.run(chosen.kept)
-    return _undone(session, found, undo.manifest, undo.away)
+    return _undone(session, services, found, undo.manifest, undo.away)
 
 
-def _undone(session: Session, found: Found, manifest: QuarantineManifest, result: str) -> int:
-    """Show what was undone just now, or by a restore that was cut off at its end."""
+def _undone(session: Session, services: Services, found: Found, manifest: QuarantineManifest, result: str) -> int:
+    """Show, and note in the work on the entry, what was undone just now, or by a restore that was cut off at its end."""
+    entry = services.queue.entry(manifest.entry) if manifest.entry is not None else None
+    if entry is not None and entry.start_ms is not None:
+        try:
+            services.work.put_undone(entry.id, entry.start_ms, control_records.who(session), services.now_ms())
+        except CompactorError as error:
+            session.output.say(f"compactor history won't tell that compaction {entry.id} was undone: {error}")
     session.output.show(
         View(
             (

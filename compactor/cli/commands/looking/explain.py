@@ -14,11 +14,13 @@ from rich.text import Text
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
 from compactor.cli.commands.looking.plan import OnlyCleaningError, make_plan
+from compactor.cli.commands.queueing.queue import work_on
 from compactor.cli.naming.lookup import Found, find, find_table, require_transactional
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views.achieved import told_undone
 from compactor.cli.views.drawing import COLUMNS, items_of, picture, read_totals
 from compactor.cli.views.inspection import (
     Inspection,
@@ -43,7 +45,7 @@ from compactor.reasons import Reason
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.roles.pauses import pool_of
 from compactor.status.causes import Hindrances
-from compactor.status.records import history_record, queue_record
+from compactor.status.records import history_record, queue_record, undone
 from compactor.storage.registry import storage_for
 from compactor.words import instant
 
@@ -94,8 +96,10 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
     inspection = replace(inspection, cleaning=cleaning)
     wait = daemons.surroundings.wait(_subject(found), kind)
     queued = [queue_record(entry, inspection.moment.now_ms, daemons) for entry in inspection.queue]
+    work = work_on(session, inspection.history)
+    ended = [{**history_record(entry), **undone(entry, work.get(entry.id))} for entry in inspection.history]
     session.output.show(
-        explanation_view(inspection, _plan(session, inspection, kind), wait, queued, fold=not everything)
+        explanation_view(inspection, _plan(session, inspection, kind), wait, queued, ended, fold=not everything)
     )
 
 
@@ -122,6 +126,7 @@ def explanation_view(
     plan: CompactionPlan | RefusedError,
     wait: Wait | None,
     queued: Sequence[Record],
+    ended: Sequence[Record],
     *,
     fold: bool,
 ) -> View:
@@ -131,18 +136,23 @@ def explanation_view(
     Args:
         wait: why a compaction that was queued now wouldn't be claimed.
         queued: the entries in the queue, as `queue_record` makes them.
+        ended: those of the history, newest first, as `history_record` and `undone` make them.
     """
     records = [item.record() for item in inspection.items]
     return View(
         COLUMNS,
         records,
-        document=_document(inspection, plan, wait, queued),
-        picture=lambda: _picture(inspection, plan, wait, queued, fold=fold),
+        document=_document(inspection, plan, wait, queued, ended),
+        picture=lambda: _picture(inspection, plan, wait, queued, ended, fold=fold),
     )
 
 
 def _document(
-    inspection: Inspection, plan: CompactionPlan | RefusedError, wait: Wait | None, queued: Sequence[Record]
+    inspection: Inspection,
+    plan: CompactionPlan | RefusedError,
+    wait: Wait | None,
+    queued: Sequence[Record],
+    ended: Sequence[Record],
 ) -> Record:
     found, moment, verdict = inspection.found, inspection.moment, inspection.verdict
     totals = read_totals(inspection.items)
@@ -163,7 +173,7 @@ def _document(
         if wait is None
         else {"reason": wait.reason, "sentence": wait.sentence, "until": instant(wait.until_ms)},
         "queue": queued,
-        "history": [history_record(entry) for entry in inspection.history],
+        "history": ended,
         "cleaning": [
             {
                 "id": ready.entry.id,
@@ -240,6 +250,7 @@ def _picture(
     plan: CompactionPlan | RefusedError,
     wait: Wait | None,
     queued: Sequence[Record],
+    ended: Sequence[Record],
     *,
     fold: bool,
 ) -> RenderableType:
@@ -296,15 +307,17 @@ def _picture(
             parts.append(Text(f"nothing holds back cleaning after compaction {ready.entry.id}"))
     if (known := inspection.why_known()) is not None:
         parts.append(Text(known, style="dim"))
-    for ended in inspection.history[:1]:
-        message = f": {ended.error_message}" if ended.error_message else ""
-        parts.append(
-            Text(
-                f"last: {ended.kind.value} compaction {ended.id} {ended.state.value} {units.clock(instant(ended.end_ms))}{message}",
-                style="dim",
-            )
-        )
+    for last in ended[:1]:
+        parts.append(Text(_last(last), style="dim"))
     return Group(*parts)
+
+
+def _last(ended: Record) -> str:
+    """The entry that ended last; and whether its result was taken away again."""
+    message = f": {ended['message']}" if ended["message"] else ""
+    restored = told_undone(ended)
+    message += f"; undone {restored}" if restored else ""
+    return f"last: {ended['kind']} compaction {ended['id']} {ended['state']} {units.clock(ended['ended'])}{message}"
 
 
 def _troubles(record: Record, *, said: str | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from rich.text import Text
 from compactor.cli import control_records, units
 from compactor.cli.commands.control.members import COLUMNS as MEMBER_COLUMNS
 from compactor.cli.commands.looking.why import COLUMNS as CAUSE_COLUMNS
+from compactor.cli.naming.filters import watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.status.overview import Overview
@@ -26,20 +27,25 @@ _SHOWN: Final = 8
 
 
 @click.command(cls=Command)
+@watch_option
 @pass_session
-def status(session: Session) -> int:
+def status(session: Session, *, watch: float | None) -> int:
     """
     Show on one screen whether all is well, and what isn't.
 
     Daemons and leaders, the queue and what holds it up, what fails, the last 24 hours, pauses, Hive's side. The exit
     code is 0 when all is well, 1 when something isn't: `compactor status >/dev/null || page-me`.
     """
+    shown = watched(session, watch, lambda: _view(session))
+    return Code.FAILED if shown.records else Code.DONE
+
+
+def _view(session: Session) -> View:
     overview = Overview.read(session.database(), control_records.daemons(session), session.settings)
     document = overview.document()
     troubles = document["troubles"]
     assert isinstance(troubles, list)
-    session.output.show(View(COLUMNS, troubles, document=document, picture=lambda: picture(document)))
-    return Code.DONE if document["well"] else Code.FAILED
+    return View(COLUMNS, troubles, document=document, picture=lambda: picture(document))
 
 
 def picture(document: Mapping[str, Any]) -> RenderableType:

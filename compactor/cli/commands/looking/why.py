@@ -25,7 +25,7 @@ from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, QueueState
-from compactor.status.causes import Causes, Hindrances, ties
+from compactor.status.causes import Causes, Hindrances, put_off, ties
 from compactor.status.daemons import Daemons
 from compactor.storage.registry import storage_for
 from compactor.words import plural
@@ -63,7 +63,7 @@ def why(session: Session, *, target: str | None, measure: int, watch: float | No
     Each cause is shown once (a transaction with its user and host, a lock, a pause, a pool without workers), with what
     it holds back and what ends it; what holds back most bytes comes first. An entry with several causes counts for each.
     """
-    watched(session, watch, lambda: session.output.show(_view(session, target, measure)))
+    watched(session, watch, lambda: _view(session, target, measure))
 
 
 @contextmanager
@@ -92,10 +92,11 @@ def _told(session: Session, target: str | None, measure: int) -> View:
         ready for ready in cleaner.ready_for_cleaning(*session.settings.cleaner.waits_ms) if fits(ready.entry.entity)
     ]
     waiting = [entry for entry in Queue(database).entries(QueueState.INITIATED) if fits(entry.entity)]
-    daemons = control_records.daemons(session) if cleaning or waiting else Daemons()
+    aborted = put_off(entry for entry in Aborts(database).noted() if fits(entry.entity))
+    daemons = control_records.daemons(session) if cleaning or waiting or aborted else Daemons()
     hindrances = Hindrances(Catalog(database), daemons, cleaning)
     told = {} if target is None or database.schema.hive_4 else ties(cleaner, cleaning)
-    causes = Causes.of(hindrances, cleaning, waiting, daemons, told)
+    causes = Causes.of(hindrances, [*cleaning, *aborted], waiting, daemons, told)
     removable = dict.fromkeys(ready.entry.entity for ready in cleaning if ready.entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
     unmeasured = len(removable.keys() - sizes.keys())

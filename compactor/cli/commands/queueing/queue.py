@@ -146,7 +146,7 @@ def queue(
 
     The target may be a database, or a pattern such as 'sales.*' or 'sales.orders/dt=2024-*'.
     """
-    watched(session, watch, lambda: session.output.show(_queue_view(session, _states(states), sort, limit, chosen)))
+    watched(session, watch, lambda: _queue_view(session, _states(states), sort, limit, chosen))
 
 
 def _queue_view(
@@ -161,6 +161,7 @@ def _queue_view(
         *Queue(database).entries(*states, limit=most),
         *(entry for entry in Queue(database).foreign() if not states or QueueState.from_code(entry.state) in states),
     ]
+    wanted.tell_unknown(session, there)
     entries = wanted.among(there)
     first = sorted(entries, key=_order(sort, timed=is_timed(database.schema.compaction_queue)))[:limit]
     known = [entry for entry in first if isinstance(entry, QueueEntry)]
@@ -234,7 +235,7 @@ def history(
         *_states(states),
         *([state for state in _ENDED if state is not QueueState.SUCCEEDED] if failed else []),
     ]
-    watched(session, watch, lambda: session.output.show(_history_view(session, wanted_states, sort, limit, chosen)))
+    watched(session, watch, lambda: _history_view(session, wanted_states, sort, limit, chosen))
 
 
 def _history_view(session: Session, states: list[QueueState], sort: str, limit: int, chosen: Mapping[str, Any]) -> View:
@@ -243,6 +244,7 @@ def _history_view(session: Session, states: list[QueueState], sort: str, limit: 
     # The newest of all: no other entry need be read.
     most = limit if everything and sort == "id" else None
     entries = Queue(session.database()).history(*states, limit=most)
+    wanted.tell_unknown(session, entries)
     shown = sorted(wanted.among(entries), key=_HISTORY_ORDERS[sort])[:limit]
     work = work_on(session, shown)
     records = [

@@ -4,15 +4,18 @@ import json
 import re
 import shlex
 import time
+from dataclasses import replace
 
 import pytest
 import yaml
 from sqlalchemy import delete, insert, select, update
 
 from compactor.cli.naming import filters
+from compactor.cli.output import View
 from compactor.cli.session import Session
 from compactor.errors import UnreachableError
 
+NOTHING = View((), ())
 PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
 
 
@@ -179,14 +182,34 @@ def test_what_has_no_time_may_be_since_then(queued):
     assert [found["id"] for found in queued.json("queue", "--since", "1h")] == [1, 2]
 
 
+@pytest.mark.parametrize("command", ["queue", "history"])
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ("nigth", ["--pool: nigth, which no worker and no table has (did you mean night?)"]),
+        ("Night", []),
+        ("default", []),
+    ],
+)
+def test_a_slip_in_the_name_of_a_pool_is_said(queued, command, pool, said):
+    """With the names that are near, of entries too; the listing is empty all the same."""
+    if command == "history":
+        queued.run("cancel", "1")
+    result = queued.run(command, "--pool", pool, "-o", "json")
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if line.startswith("--pool")] == said
+    assert not (said and json.loads(result.stdout))
+
+
 def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys):
     """What can't be reached for a moment is said, and asked again."""
     looks = []
 
-    def show():
+    def look():
         looks.append(1)
         if len(looks) == 1:
             raise UnreachableError("away")
+        return NOTHING
 
     def sleep(_):
         if len(looks) == 2:
@@ -194,7 +217,7 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
 
     monkeypatch.setattr(filters.time, "sleep", sleep)
     with pytest.raises(KeyboardInterrupt), Session() as session:
-        filters.watched(session, 1, show)
+        filters.watched(session, 1, look)
     assert "error: away\n" in capsys.readouterr().err
 
 
@@ -228,13 +251,21 @@ def test_pictures_are_told_apart_without_a_terminal(queued, monkeypatch, form, l
         assert [len(document) for document in yaml.safe_load_all(result.stdout)] == [3, 3]
 
 
-def test_a_terminal_is_cleared_before_each_picture(monkeypatch, capsys):
-    """And no line with the time is in the way."""
+def test_a_picture_stays_on_a_terminal_until_the_next_is_known(monkeypatch, capsys):
+    """Then the terminal is cleared, and no line with the time is in the way; what was said meanwhile isn't lost."""
     monkeypatch.setattr(filters.sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(filters.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+
+    def look():
+        session.output.say("it can't be told what is paused")
+        assert capsys.readouterr() == ("", "")
+        return replace(NOTHING, picture=lambda: "picture")
+
     with pytest.raises(KeyboardInterrupt), Session() as session:
-        filters.watched(session, 1, lambda: print("picture"))
-    assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", capsys.readouterr().out)
+        filters.watched(session, 1, look)
+    shown = capsys.readouterr()
+    assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", shown.out)
+    assert shown.err == "it can't be told what is paused\n"
 
 
 def test_a_listing_is_shown_again(queued, monkeypatch):

@@ -72,10 +72,10 @@ def test_the_tables_of_a_cycle_share_a_snapshot(world, monkeypatch):
 
     monkeypatch.setattr(Aborts, "snapshot", note)
     cleaner = Cleaner(world.services, clock=world.clock)
-    assert "forgot 3 aborted writes" in cleaner.run_once()
+    assert "forgot 3 aborted writes" in cleaner.run_once().sentence
     assert len(taken) == 1
     world.aborted_insert(tables[0], [(8, "never")])
-    assert "forgot 1 aborted write" in cleaner.run_once()
+    assert "forgot 1 aborted write" in cleaner.run_once().sentence
     assert len(taken) == 2
     world.assert_rows()
 
@@ -94,11 +94,11 @@ def test_aborted_writes_wait_for_those_who_may_be_listing(any_world):
     cleaner = Cleaner(world.services, clock=world.clock)
     assert (
         f"1 wait: db.t (aborted writes): lock {lock} (shared read) on db.t by bob@client may be listing; waited for at most another 10 min"
-        in cleaner.run_once()
+        in cleaner.run_once().sentence
     )
     assert len(visible(table)) == 2
     world.clock.forward(601)
-    assert "forgot 1 aborted write" in cleaner.run_once()
+    assert "forgot 1 aborted write" in cleaner.run_once().sentence
     assert len(visible(table)) == 1
 
 
@@ -114,14 +114,14 @@ def test_aborted_writes_are_put_back_for_those_who_may_be_listing(any_world):
     world.settle_time()
     cleaner, locks = Cleaner(world.services, clock=world.clock), []
     world.at_step[steps.CLEANER_TRASHED] = lambda: locks.append(world.hive.lock("db.t"))
-    sentence = cleaner.run_once()
+    sentence = cleaner.run_once().sentence
     assert "1 wait: db.t (aborted writes): lock " in sentence
     assert sentence.endswith("everything was put back")
     assert len(visible(table)) == 2
     world.hive.unlock(locks.pop())
     world.at_step.clear()
     world.clock.forward(5)
-    assert "forgot 1 aborted write" in cleaner.run_once()
+    assert "forgot 1 aborted write" in cleaner.run_once().sentence
 
 
 def test_aborted_writes_do_not_wait_for_ever_for_those_who_come_and_go(any_world):
@@ -134,10 +134,10 @@ def test_aborted_writes_do_not_wait_for_ever_for_those_who_come_and_go(any_world
     cleaner, locks = Cleaner(world.services, clock=world.clock), []
     world.at_step[steps.CLEANER_TRASHED] = lambda: locks.append(world.hive.lock("db.t"))
     for _ in range(2):
-        assert "may be listing" in cleaner.run_once()
+        assert "may be listing" in cleaner.run_once().sentence
         world.hive.unlock(locks.pop())
         world.clock.forward(301)
-    assert "forgot 1 aborted write" in cleaner.run_once()
+    assert "forgot 1 aborted write" in cleaner.run_once().sentence
 
 
 def test_a_table_of_which_one_partition_was_put_back_is_gone_on_with(world):
@@ -155,11 +155,11 @@ def test_a_table_of_which_one_partition_was_put_back_is_gone_on_with(world):
             locks.append(world.hive.lock("db.t"))
 
     world.at_step[steps.CLEANER_TRASHED] = come_second
-    assert "1 wait: db.t (aborted writes): lock " in cleaner.run_once()
+    assert "1 wait: db.t (aborted writes): lock " in cleaner.run_once().sentence
     assert passed == [["p=1", "p=2"], ["p=2"]]
     assert sorted(path.parent.name for path in table.location.glob("p=*/delta_*")) == ["p=1", "p=2"]
     world.hive.unlock(locks.pop())
-    assert "forgot 3 aborted writes" in cleaner.run_once()
+    assert "forgot 3 aborted writes" in cleaner.run_once().sentence
     assert not list(table.location.glob("p=*/delta_*"))
 
 
@@ -181,7 +181,7 @@ def test_what_was_aborted_while_another_was_the_cleaner_waits_anew(world):
     world.aborted_insert(table, [(1, "never")])
     world.settle_time()
     cleaner = Cleaner(world.services, clock=world.clock)
-    assert "may be listing" in cleaner.run_once()
+    assert "may be listing" in cleaner.run_once().sentence
     cleaner.no_turn()
     world.hive.unlock(lock)
     assert "forgot 1 aborted write" in world.clean()
@@ -189,7 +189,7 @@ def test_what_was_aborted_while_another_was_the_cleaner_waits_anew(world):
     world.aborted_insert(table, [(2, "never")])
     world.settle_time()
     world.hive.lock("db.t")
-    assert "may be listing; waited for at most another 10 min" in cleaner.run_once()
+    assert "may be listing; waited for at most another 10 min" in cleaner.run_once().sentence
 
 
 def test_few_and_young_aborted_writes_wait(world):
@@ -323,9 +323,9 @@ def test_an_aborted_insert_into_a_dropped_partition_stays_known(any_world):
     world.hive.queued("db.t/p=3", state="r", highest_write_id=1)
     world.settle_time()
     cleaner = Cleaner(world.services, clock=world.clock)
-    assert "isn't in the catalog" in cleaner.run_once()
+    assert "isn't in the catalog" in cleaner.run_once().sentence
     world.clock.forward(RENAME_SECONDS)
-    assert cleaner.run_once().startswith("cleaned 1 entry")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry")
     assert len(list((table.location / "p=3").iterdir())) == 1
     assert set(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == {(1,)}
 

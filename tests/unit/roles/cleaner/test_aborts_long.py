@@ -42,7 +42,7 @@ def to_the_end(world, cleaner, rows):
     """Cycles until something is forgotten, with so many rows known before; returns what the last one said."""
     for _ in range(6):
         assert known(world) == rows
-        if "forgot" in (said := cleaner.run_once()):
+        if "forgot" in (said := cleaner.run_once().sentence):
             return said
     raise AssertionError(f"no end in sight: {said}")
 
@@ -78,19 +78,19 @@ def test_a_long_sweep_goes_on_where_it_was(world, table, cleaner):
     committed.
     """
     for done in (1, 2, 3):
-        assert cleaner.run_once().endswith("1 left for the next cycle")
+        assert cleaner.run_once().sentence.endswith("1 left for the next cycle")
         assert len(aborted(table)) == 4 - done
         assert known(world) == 4
-    assert cleaner.run_once().endswith("forgot 4 aborted writes")
+    assert cleaner.run_once().sentence.endswith("forgot 4 aborted writes")
     assert known(world) == 0
     assert world.passed.count(steps.CLEANER_DELETED) == world.passed.count(steps.CLEANER_LISTED) == 4
-    assert cleaner.run_once() == "nothing to clean"
+    assert cleaner.run_once().sentence == "nothing to clean"
     world.assert_rows()
 
 
 def test_what_is_aborted_meanwhile_stays_known(world, table, cleaner):
     """In a partition that was swept already: what is forgotten at the end is what was aborted when it began."""
-    assert "left" in cleaner.run_once()
+    assert "left" in cleaner.run_once().sentence
     (swept,) = {"p=0", "p=1", "p=2", "p=3"}.difference(aborted(table))
     world.aborted_insert(table, [(9, "never")], (swept.removeprefix("p="),))
     world.hive.change(update(world.database.schema.txn_components).values(tc_partition=None))
@@ -104,7 +104,7 @@ def test_what_is_aborted_meanwhile_stays_known(world, table, cleaner):
 
 def test_a_partition_that_was_moved_meanwhile_is_swept_where_it_is(world, table, cleaner):
     """Another location is another place to look at, wherever the sweep was."""
-    assert "left" in cleaner.run_once()
+    assert "left" in cleaner.run_once().sentence
     last = aborted(table)[-1]
     moved = table.location.parent / "elsewhere"
     (table.location / last).rename(moved)
@@ -116,7 +116,7 @@ def test_a_partition_that_was_moved_meanwhile_is_swept_where_it_is(world, table,
 
 def test_a_partition_that_moves_to_where_another_one_was_swept(world, table, cleaner):
     """The place is the same, what lies there isn't: swept is swept as the place of one partition."""
-    assert "left" in cleaner.run_once()
+    assert "left" in cleaner.run_once().sentence
     assert aborted(table) == ["p=1", "p=2", "p=3"]
     rename(world, table, "p=0", "p=9")
     rename(world, table, "p=1", "p=0")
@@ -158,7 +158,7 @@ def test_one_place_that_is_refused_keeps_no_other_one_from_being_swept(world, ta
     if not limited:
         world.at_step.clear()
     for _ in range(6 if limited else 1):
-        said = cleaner.run_once()
+        said = cleaner.run_once().sentence
         if "failed" in said:
             break
     assert "1 failed: db.t" in said
@@ -173,7 +173,7 @@ def test_one_place_that_is_refused_keeps_no_other_one_from_being_swept(world, ta
 def test_a_directory_that_comes_back_is_swept(world, table, cleaner):
     """It was missing when it was looked at, in the middle of the visit; at the end it is there."""
     (table.location / "p=0").rename(table.location.parent / "away")
-    assert "left" in cleaner.run_once()
+    assert "left" in cleaner.run_once().sentence
     (table.location.parent / "away").rename(table.location / "p=0")
     to_the_end(world, cleaner, 4)
     assert aborted(table) == []
@@ -184,9 +184,9 @@ def test_a_directory_that_vanishes_between_two_cycles(world, table, cleaner):
     It was listed, and is missing before its turn came: what was in it may lie where it was looked before, so nothing is
     forgotten.
     """
-    assert "left" in cleaner.run_once()
+    assert "left" in cleaner.run_once().sentence
     (table.location / "p=3").rename(table.location.parent / "moving")
-    said = [cleaner.run_once() for _ in range(3)]
+    said = [cleaner.run_once().sentence for _ in range(3)]
     assert "1 failed: db.t" in said[-1]
     assert known(world) == 4
 
@@ -196,13 +196,13 @@ def test_a_directory_elsewhere_that_is_missing(world, table):
     elsewhere = table.location.parent / "zz"
     relocate(world, "p=3", elsewhere)
     (table.location / "p=3").rename(table.location.parent / "moving")
-    assert "1 failed: db.t" in world.cleaner().run_once()
+    assert "1 failed: db.t" in world.cleaner().run_once().sentence
     assert aborted(table) == []
     assert known(world) == 4
     (table.location.parent / "moving").rename(elsewhere)
     queue = world.database.schema.compaction_queue
     world.hive.change(update(queue).values(cq_commit_time=1))
-    assert world.cleaner().run_once().endswith("forgot 4 aborted writes")
+    assert world.cleaner().run_once().sentence.endswith("forgot 4 aborted writes")
     assert len(list(elsewhere.iterdir())) == 1
 
 
@@ -214,7 +214,7 @@ def test_what_was_swept_before_counts_for_nothing(world, table, cleaner, how):
     """
     kept = world.folder / "kept"
     shutil.copytree(table.location, kept)
-    assert "left" in cleaner.run_once()
+    assert "left" in cleaner.run_once().sentence
     shutil.copytree(kept, table.location, dirs_exist_ok=True)
     if how == "re-created":
         world.table("other", rows=0)
@@ -231,10 +231,10 @@ def test_what_was_swept_before_counts_for_nothing(world, table, cleaner, how):
 
 def test_others_come_before_what_was_begun(world, table, cleaner):
     """One huge table doesn't keep small ones waiting until all of it is swept."""
-    assert "left" in cleaner.run_once()
+    assert "left" in cleaner.run_once().sentence
     world.aborted_insert(world.table("small", rows=1, insert_only=True), [(9, "x")])
     world.settle_time()
-    assert cleaner.run_once().endswith("forgot 1 aborted write; 1 left for the next cycle")
+    assert cleaner.run_once().sentence.endswith("forgot 1 aborted write; 1 left for the next cycle")
     assert len(aborted(table)) == 3
 
 

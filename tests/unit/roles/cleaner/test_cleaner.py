@@ -61,10 +61,10 @@ def test_a_backlog_is_cleaned_in_cycles_that_end(world):
         raise UnreachableError("no answer")
 
     world.at_step[steps.CLEANER_SELECTED] = away
-    assert cleaner.run_once() == "2 left for the next cycle; 1 failed: db.t: no answer"
+    assert cleaner.run_once().sentence == "2 left for the next cycle; 1 failed: db.t: no answer"
     world.at_step = {steps.CLEANER_MARKED: slow}
     for left in (["t", "v"], ["t"], []):
-        assert cleaner.run_once().startswith("cleaned 1 entry, ")
+        assert cleaner.run_once().sentence.startswith("cleaned 1 entry, ")
         assert [entry.entity.table for entry in world.services.queue.entries()] == left
 
 
@@ -76,9 +76,9 @@ def test_aborted_writes_are_cleaned_in_cycles_that_end(world):
     world.settle_time()
     cleaner = Cleaner(world.services, clock=world.clock)
     world.at_step[steps.CLEANER_DELETED] = lambda: world.clock.forward(CYCLE_SECONDS)
-    assert cleaner.run_once().endswith("forgot 1 aborted write; 1 left for the next cycle")
-    assert cleaner.run_once().endswith("forgot 1 aborted write")
-    assert cleaner.run_once() == "nothing to clean"
+    assert cleaner.run_once().sentence.endswith("forgot 1 aborted write; 1 left for the next cycle")
+    assert cleaner.run_once().sentence.endswith("forgot 1 aborted write")
+    assert cleaner.run_once().sentence == "nothing to clean"
 
 
 def test_nothing_to_clean_says_so(world):
@@ -134,7 +134,9 @@ def test_a_source_of_replication_without_root_is_never_queued(world):
     for _ in range(3):
         world.settle_time()
         assert (
-            world.initiator().run_once().startswith(("queued 0 of 1 candidates", "full scan: queued 0 of 1 candidates"))
+            world.initiator()
+            .run_once()
+            .sentence.startswith(("queued 0 of 1 candidates", "full scan: queued 0 of 1 candidates"))
         )
     assert world.states() == world.ended() == []
     world.compact(table)
@@ -160,11 +162,11 @@ def test_a_dropped_table_needs_no_cleaning(any_world):
     world.settle_time()
     cleaner = Cleaner(world.services, clock=world.clock)
     assert (
-        cleaner.run_once()
+        cleaner.run_once().sentence
         == "1 wait: db.t (compaction 1): isn't in the catalog; taken for dropped in 5 min, unless it is being renamed"
     )
     world.clock.forward(RENAME_SECONDS)
-    assert cleaner.run_once().startswith("cleaned 1 entry, 0 directories")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry, 0 directories")
     assert len(visible(table)) == 5
     assert world.hive.rows(world.database.schema.completed_txn_components, "ctc_writeid") == []
 
@@ -189,9 +191,9 @@ def test_a_partition_that_is_being_renamed_is_cleaned_under_its_new_name(any_wor
     world, new = any_world, "p=2"
     cleaner, (first, second) = moved_by_a_rename(world, new)
     first()
-    assert "isn't in the catalog" in cleaner.run_once()
+    assert "isn't in the catalog" in cleaner.run_once().sentence
     second()
-    assert cleaner.run_once().startswith("cleaned 1 entry, 4 directories")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry, 4 directories")
     assert [entry.entity.partition for entry in world.services.queue.history()] == [new]
 
 
@@ -297,7 +299,7 @@ def test_what_is_observed_in_the_middle_of_a_rename_is_observed_anew(world_3, mo
     world.services.cleaning.ready_for_cleaning()
     for step in left:
         step()
-    assert cleaner.run_once().startswith("cleaned 1 entry, 4 directories")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry, 4 directories")
     assert [entry.entity.partition for entry in world.services.queue.history()] == [new]
 
 

@@ -23,7 +23,7 @@ def clean(drawn: Drawn, _: list[str]) -> list[str]:
     """
     drawn.world.settle_time()
     sizes = {name: _size(drawn.location / name) for name in drawn.names()}
-    sentence = drawn.cleaner.run_once()
+    sentence = drawn.cleaner.run_once().sentence
     after = drawn.names()
     removed = [name for name in sizes if name not in after]
     sentence = sentence.replace(f", {sum(sizes[name] for name in removed):,} bytes", ", their bytes")

@@ -137,7 +137,7 @@ def test_a_location_that_was_asked_for_removes_nothing(any_world, kind):
         ),
     )
     world.settle_time()
-    assert "published base_" in world.worker().run_once()
+    assert "published base_" in world.worker().run_once().sentence
     assert properties_of(world, number) == {"compactor.mapreduce.map.memory.mb": "7"}
     assert world.clean().startswith("cleaned 1 entry, 3 directories")
     assert len(visible(victim)) == 3

@@ -43,7 +43,7 @@ def test_a_store_that_is_away_is_asked_once_in_a_cycle(world, dead):
     dead.holds(*ready(world, "a", "b", "c"))
     ready(world, "healthy")
     cleaner = Cleaner(world.services)
-    sentence = cleaner.run_once()
+    sentence = cleaner.run_once().sentence
     assert sentence.startswith("cleaned 1 entry, ")
     assert sentence.endswith(f"2 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s")
     assert dead.names() == ["a"]
@@ -61,15 +61,15 @@ def test_a_store_that_was_away_is_asked_after_all_others(world, dead):
     cleaner = Cleaner(world.services, clock=world.clock)
     dead.before = lambda: world.clock.forward(CYCLE_SECONDS)
     ready(world, "u")
-    assert cleaner.run_once() == "2 left for the next cycle; 1 failed: db.a: no answer for 5 s"
+    assert cleaner.run_once().sentence == "2 left for the next cycle; 1 failed: db.a: no answer for 5 s"
     for name in ("v", "w"):
         ready(world, name)
-        assert cleaner.run_once().startswith("cleaned ")
+        assert cleaner.run_once().sentence.startswith("cleaned ")
         assert left(world) == ["a", "b"]
     assert dead.names() == ["a", "b", "a"]
     for table in tables:
         dead.gives(table)
-    assert cleaner.run_once().startswith("cleaned 2 entries")
+    assert cleaner.run_once().sentence.startswith("cleaned 2 entries")
 
 
 def test_a_backlog_elsewhere_does_not_keep_a_store_from_being_asked(world, dead):
@@ -79,7 +79,7 @@ def test_a_backlog_elsewhere_does_not_keep_a_store_from_being_asked(world, dead)
     cleaner.run_once()
     ready(world, "u", "v", "w")
     world.at_step[steps.CLEANER_MARKED] = lambda: world.clock.forward(CYCLE_SECONDS)
-    assert cleaner.run_once().endswith("4 left for the next cycle")
+    assert cleaner.run_once().sentence.endswith("4 left for the next cycle")
     assert dead.names() == ["a"]
     cleaner.run_once()
     assert dead.names() == ["a", "b"]
@@ -97,11 +97,11 @@ def test_aborted_writes_on_a_store_that_is_away_are_put_off(world, dead):
     dead.holds(tables["a"], tables["b"])
     world.configure(cleaner={"threads": 1}, initiator={"thresholds": {"aborted_count": 0}})
     cleaner = Cleaner(world.services)
-    assert cleaner.run_once().endswith(
+    assert cleaner.run_once().sentence.endswith(
         f"forgot 1 aborted write; 1 not tried: {STORE} is away; 1 failed: db.a: no answer for 5 s"
     )
     assert dead.names() == ["a"]
-    assert cleaner.run_once() == "nothing to clean"
+    assert cleaner.run_once().sentence == "nothing to clean"
 
 
 def test_aborted_writes_elsewhere_come_before_those_on_a_store_that_was_away(world, dead):
@@ -120,7 +120,7 @@ def test_aborted_writes_elsewhere_come_before_those_on_a_store_that_was_away(wor
     dead.holds(failed_write("b"))
     failed_write("healthy")
     dead.before = lambda: world.clock.forward(CYCLE_SECONDS)
-    assert "forgot 1 aborted write; 1 failed: db.b: no answer" in cleaner.run_once()
+    assert "forgot 1 aborted write; 1 failed: db.b: no answer" in cleaner.run_once().sentence
     assert dead.names() == ["a", "b"]
 
 

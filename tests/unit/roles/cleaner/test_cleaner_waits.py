@@ -69,7 +69,7 @@ def test_a_reader_that_began_after_holds_nothing_back(any_world):
     world = any_world
     table, cleaner, _ = _with_a_later_reader(world)
     world.configure(cleaner={"listing_wait_seconds": 0})
-    assert cleaner.run_once().startswith("cleaned 1 entry")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry")
     assert len(visible(table)) == 1
 
 
@@ -91,7 +91,7 @@ def test_a_reader_that_may_be_listing_is_waited_for(any_world):
     """
     world = any_world
     table, cleaner, reader = _with_a_later_reader(world)
-    sentence = cleaner.run_once()
+    sentence = cleaner.run_once().sentence
     assert f"of transaction {reader} by bob@client may be listing; waited for at most another 9 min" in sentence
     assert len(visible(table)) == 5
     assert (
@@ -102,7 +102,7 @@ def test_a_reader_that_may_be_listing_is_waited_for(any_world):
     )
     assert world.services.metrics.registry.get_sample_value("compactor_cleaner_blocked_age_seconds") == 0
     world.hive.commit(reader)
-    assert cleaner.run_once().startswith("cleaned 1 entry")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry")
 
 
 def test_those_who_may_be_listing_are_not_waited_for_for_ever(any_world, monkeypatch):
@@ -112,7 +112,7 @@ def test_those_who_may_be_listing_are_not_waited_for_for_ever(any_world, monkeyp
     cleaner.run_once()
     now_ms = world.database.now_ms
     monkeypatch.setattr(world.database, "now_ms", lambda connection: now_ms(connection) + 601_000)
-    assert cleaner.run_once().startswith("cleaned 1 entry")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry")
 
 
 def test_what_holds_an_entry_is_logged_once(world):
@@ -138,12 +138,12 @@ def test_the_wait_for_listings_begins_when_nothing_else_is_in_the_way(any_world,
     before = world.hive.begin(age=0)
     world.compact(table)
     cleaner = world.cleaner()
-    assert f"transaction {before}" in cleaner.run_once()
+    assert f"transaction {before}" in cleaner.run_once().sentence
     now_ms = world.database.now_ms
     monkeypatch.setattr(world.database, "now_ms", lambda connection: now_ms(connection) + 3_600_000)
     world.hive.commit(before)
     later = world.hive.lock("db.t")
-    assert f"lock {later} (shared read) on db.t by bob@client may be listing" in cleaner.run_once()
+    assert f"lock {later} (shared read) on db.t by bob@client may be listing" in cleaner.run_once().sentence
 
 
 def test_the_waits_for_listings_do_not_add_up(any_world, monkeypatch):
@@ -160,11 +160,11 @@ def test_the_waits_for_listings_do_not_add_up(any_world, monkeypatch):
     world.services.cleaning.ready_for_cleaning()
     world.settle_time()
     world.hive.lock("db.t")
-    assert cleaner.run_once().startswith("2 wait: ")
+    assert cleaner.run_once().sentence.startswith("2 wait: ")
     now_ms = world.database.now_ms
     monkeypatch.setattr(world.database, "now_ms", lambda connection: now_ms(connection) + 601_000)
-    assert cleaner.run_once().startswith("cleaned 1 entry")
-    assert cleaner.run_once().startswith("cleaned 1 entry")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry")
 
 
 def test_a_lock_on_the_database_is_no_reader_of_its_tables(any_world):
@@ -174,7 +174,7 @@ def test_a_lock_on_the_database_is_no_reader_of_its_tables(any_world):
     world.services.cleaning.ready_for_cleaning()
     world.settle_time()
     world.hive.lock("db.")
-    assert world.cleaner().run_once().startswith("cleaned 1 entry")
+    assert world.cleaner().run_once().sentence.startswith("cleaned 1 entry")
 
 
 def test_a_reader_that_comes_while_files_are_moved_finds_them_again(any_world):
@@ -187,7 +187,7 @@ def test_a_reader_that_comes_while_files_are_moved_finds_them_again(any_world):
     cleaner = world.cleaner()
     world.settle_time()
     world.at_step["cleaner.trashed"] = lambda: world.hive.lock("db.t", txn_id=0)
-    sentence = cleaner.run_once()
+    sentence = cleaner.run_once().sentence
     assert sentence.startswith("1 wait: db.t (compaction 1): lock ")
     assert sentence.endswith(" was taken while it was cleaned; everything was put back")
     assert len(visible(table)) == 5

@@ -201,7 +201,7 @@ def test_a_deferred_clean_up_of_a_later_hive_is_one_of_a_dropped_table(world):
     table = world.table(rows=2, insert_only=True)
     CatalogRows(world.database).drop_table(table)
     soft_deleted(world, table, kind="d")
-    assert world.worker().run_once() == "nothing is queued"
+    assert world.worker().run_once().sentence == "nothing is queued"
     assert world.clean().startswith("cleaned 1 entry, 1 directory")
     assert not table.location.exists()
     assert world.ended() == [("succeeded", None)]
@@ -212,7 +212,7 @@ def test_a_deferred_clean_up_says_nothing_of_a_later_table_of_that_name(world):
     world.table(rows=12)
     world.hive.queued("db.t", state="r", type="d", highest_write_id=99)
     world.settle_time()
-    assert "queued 1 of 1 candidates" in world.initiator().run_once()
+    assert "queued 1 of 1 candidates" in world.initiator().run_once().sentence
 
 
 @pytest.mark.parametrize("partition", [None, "p=1"])
@@ -232,10 +232,10 @@ def test_only_who_could_have_seen_what_was_dropped_is_waited_for(world, partitio
         drop_partition(world, partition)
     soft_deleted(world, table, partition)
     world.settle_time()
-    assert "lock" in cleaner.run_once()
+    assert "lock" in cleaner.run_once().sentence
     after = world.hive.lock("db.t")
     world.hive.unlock(before)
-    assert cleaner.run_once().startswith("cleaned 1 entry, 1 directory")
+    assert cleaner.run_once().sentence.startswith("cleaned 1 entry, 1 directory")
     assert not (table.location / (partition or "")).exists()
     assert [lock.lock_id for lock in world.services.locks.all()] == [after]
 

@@ -126,7 +126,7 @@ def test_the_cost_is_that_of_what_changed(world, table, monkeypatch):
         asked, statements = Asked(monkeypatch, table), []
         listen = (world.database.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
         event.listen(*listen)
-        said = world.cleaner().run_once()
+        said = world.cleaner().run_once().sentence
         event.remove(*listen)
         monkeypatch.undo()
         assert "2 directories" in said
@@ -317,9 +317,9 @@ def test_a_cycle_ends_though_each_listing_shows_another_place(world, table, aske
     asked.after_listing = another
     cleaner = Cleaner(world.services, clock=world.clock)
     for _ in range(2):
-        assert cleaner.run_once().endswith("1 left for the next cycle")
+        assert cleaner.run_once().sentence.endswith("1 left for the next cycle")
     asked.after_listing = lambda _: None
-    assert cleaner.run_once().endswith("forgot 1 aborted write")
+    assert cleaner.run_once().sentence.endswith("forgot 1 aborted write")
 
 
 def test_a_writer_that_ends_after_the_listing_stays_known(world, table, asked):
@@ -338,7 +338,7 @@ def test_a_writer_that_ends_after_the_listing_stays_known(world, table, asked):
 
     asked.after_listing = once(1, ends)
     world.settle_time()
-    assert world.cleaner().run_once().endswith("forgot 1 aborted write")
+    assert world.cleaner().run_once().sentence.endswith("forgot 1 aborted write")
     assert delta.exists()
     assert set(world.hive.rows(world.database.schema.txn_components, "tc_writeid")) == {(7,)}
 

@@ -15,7 +15,7 @@ def test_an_embedded_metastore_gets_every_duty(world):
     """A silent transaction is timed out and then forgotten; the sentence counts."""
     txn = world.hive.begin(age=1_000_000)
     world.hive.write(age=10_000)
-    assert "time-outs 1" in world.housekeeper().run_once()
+    assert "time-outs 1" in world.housekeeper().run_once().sentence
     assert world.services.transactions.state(txn).value in {"aborted", "absent"}
 
 
@@ -30,7 +30,7 @@ def test_never_means_none(world):
     """Then only claims of the dead are looked at."""
     world.configure(housekeeper={"enabled": "never"})
     txn = world.hive.begin(age=1_000_000)
-    assert world.housekeeper().run_once() == "nothing to keep"
+    assert world.housekeeper().run_once().sentence == "nothing to keep"
     assert world.services.transactions.state(txn).value == "open"
 
 
@@ -69,7 +69,7 @@ def test_a_duty_that_fails_is_counted_each_time_and_told_once(world, monkeypatch
     ]
     housekeeper = world.housekeeper()
     with capture_logs() as lines:
-        sentences = [housekeeper.run_once() for _ in range(5)]
+        sentences = [housekeeper.run_once().sentence for _ in range(5)]
     told = [line["log_level"] for line in lines if line["event"] == "duty.failed"]
     assert told == ["warning", "debug", "warning", "warning"]
     assert sentences[0] == "history failed: deadlock"
@@ -108,7 +108,7 @@ def test_claims_of_a_dead_process_are_given_back(any_world):
     staging = table.location / f".compactor-{entry}-abcd"
     (staging / "out").mkdir(parents=True)
     (services.identity._path("0" * 32)).touch()
-    assert world.housekeeper().run_once().startswith("gave back 1 claim of dead workers")
+    assert world.housekeeper().run_once().sentence.startswith("gave back 1 claim of dead workers")
     assert world.states() == ["initiated"]
     assert not staging.exists()
     assert not services.identity._path("0" * 32).exists()
@@ -149,11 +149,11 @@ def test_a_dead_attempt_on_a_file_system_that_is_not_mounted_keeps_its_claim(any
     warehouse.mkdir()
     housekeeper = world.housekeeper()
     for _ in range(2):
-        assert "gave back" not in housekeeper.run_once()
+        assert "gave back" not in housekeeper.run_once().sentence
         assert world.states() == ["working"]
     warehouse.rmdir()
     (world.folder / "elsewhere").rename(warehouse)
-    assert housekeeper.run_once().startswith("gave back 1 claim of dead workers")
+    assert housekeeper.run_once().sentence.startswith("gave back 1 claim of dead workers")
     assert not list(location.glob(".compactor-*"))
 
 
@@ -179,7 +179,7 @@ def test_a_transaction_that_a_dead_worker_had_not_stored_is_ended(world):
     world.hive.queued("db.t", state="w", worker_id=DEAD, start=world.services.now_ms())
     trace.touch()
     txn = world.services.transactions.open_compaction("u", "here", agent=DEAD)
-    assert world.housekeeper().run_once().startswith("gave back 1 claim")
+    assert world.housekeeper().run_once().sentence.startswith("gave back 1 claim")
     assert world.services.transactions.state(txn).value in {"aborted", "absent"}
     assert not trace.exists()
 
@@ -273,7 +273,7 @@ def test_the_watch_counts_the_queue(world):
     now = world.services.now_ms()
     world.hive.queued("db.a", enqueue_time=now - 60_000)
     world.hive.queued("db.b", state="w", type="i", worker_id="x", start=now - 5_000)
-    assert QueueMetrics(world.services).run_once() == "1 initiated, 1 working, 0 ready for cleaning"
+    assert QueueMetrics(world.services).run_once().sentence == "1 initiated, 1 working, 0 ready for cleaning"
     value = world.services.metrics.registry.get_sample_value
     assert value("compactor_queue_entries", {"state": "initiated", "kind": "major"}) == 1
     assert value("compactor_queue_entries", {"state": "working", "kind": "minor"}) == 1
@@ -292,7 +292,7 @@ def test_a_rebalance_that_cant_be_looked_for_stops_no_duty(world, monkeypatch):
     world.hive.write(age=10_000)
     keeper = world.housekeeper()
     with capture_logs() as logs:
-        assert "time-outs 1" in keeper.run_once()
+        assert "time-outs 1" in keeper.run_once().sentence
         keeper.run_once()
     assert world.services.transactions.state(txn).value in {"aborted", "absent"}
     assert [line["log_level"] for line in logs if line["event"] == "rebalances.not_read"] == ["warning", "debug"]

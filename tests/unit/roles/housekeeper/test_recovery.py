@@ -101,6 +101,6 @@ def test_duties_are_done_while_claims_wait(world, dead, monkeypatch):
     dead.holds(*claimed(world, "a", "b"))
     done = []
     monkeypatch.setattr(world.services.housekeeping, "run", lambda duty, **_: done.append(duty) or 0)
-    assert world.housekeeper().run_once() == "nothing to keep"
+    assert world.housekeeper().run_once().sentence == "nothing to keep"
     assert done == list(Duty)
     assert dead.names() == ["a"]

@@ -34,7 +34,7 @@ def test_a_table_with_many_deltas_is_queued(any_world):
     world = any_world
     world.table(rows=11)
     world.settle_time()
-    assert world.initiator().run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    assert world.initiator().run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
     (entry,) = world.services.queue.entries()
     assert (entry.entity, entry.state, entry.kind.value) == (T, QueueState.INITIATED, "major")
     assert (
@@ -52,7 +52,7 @@ def test_nothing_is_queued_twice(world):
     world.settle_time()
     initiator = world.initiator()
     initiator.run_once()
-    assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"
+    assert initiator.run_once().sentence == "queued 0 of 1 candidates, 0 listed"
     assert skips(world) == {"already-queued": 1}
     assert len(world.services.queue.entries()) == 1
 
@@ -61,7 +61,7 @@ def test_below_the_thresholds_nothing_happens(world):
     """Ten deltas are not more than ten."""
     world.table(rows=10)
     world.settle_time()
-    assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 1 listed"
+    assert world.initiator().run_once().sentence == "full scan: queued 0 of 1 candidates, 1 listed"
     assert skips(world) == {"below-thresholds": 1}
 
 
@@ -71,11 +71,11 @@ def test_what_did_not_change_is_not_listed_again(world):
     world.settle_time()
     world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
     initiator = world.initiator()
-    assert initiator.run_once().endswith("1 listed")
-    assert initiator.run_once() == "full scan: queued 0 of 1 candidates, 0 listed"
+    assert initiator.run_once().sentence.endswith("1 listed")
+    assert initiator.run_once().sentence == "full scan: queued 0 of 1 candidates, 0 listed"
     world.insert(table, [(99, "x")])
     world.settle_time()
-    assert initiator.run_once().endswith("1 listed")
+    assert initiator.run_once().sentence.endswith("1 listed")
 
 
 def test_a_changed_threshold_is_noticed(world):
@@ -86,7 +86,7 @@ def test_a_changed_threshold_is_noticed(world):
     initiator = world.initiator()
     initiator.run_once()
     world.warehouse.set_parameters(table, {"compactorthreshold.hive.compactor.delta.num.threshold": "2"})
-    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
 def test_changed_settings_are_applied_in_the_next_cycle(world):
@@ -97,12 +97,12 @@ def test_changed_settings_are_applied_in_the_next_cycle(world):
     world.table(rows=3)
     world.settle_time()
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 0 of 1 candidates, 1 listed"
-    assert initiator.run_once() == "queued 0 of 0 candidates, 0 listed"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "queued 0 of 0 candidates, 0 listed"
     world.configure(initiator={"thresholds": {"delta_count": 2}})
-    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
     world.configure(initiator={"thresholds": {"delta_count": 2}, "interval_seconds": 7})
-    assert not initiator.run_once().startswith("full scan")
+    assert not initiator.run_once().sentence.startswith("full scan")
 
 
 def test_a_refusal_is_asked_anew_after_other_settings(world):
@@ -112,13 +112,13 @@ def test_a_refusal_is_asked_anew_after_other_settings(world):
     few = {"thresholds": {"delta_count": 2}, "full_scan_seconds": 0.001, "interval_seconds": 0.001}
     world.configure(initiator=few, limits={"scratch_bytes": 1})
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
     world.worker().run_once()
     (entry,) = world.services.queue.history()
     assert entry.error_message.startswith("limit-exceeded: ")
-    assert initiator.run_once().startswith("full scan: queued 0 of 1 candidates")
+    assert initiator.run_once().sentence.startswith("full scan: queued 0 of 1 candidates")
     world.configure(initiator=few)
-    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
 def test_a_partition_that_was_moved_is_listed_again(world):
@@ -129,12 +129,12 @@ def test_a_partition_that_was_moved_is_listed_again(world):
     world.settle_time()
     world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 0 of 2 candidates, 2 listed"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 2 candidates, 2 listed"
     sds = world.database.schema.sds
     moved = table.location.parent / "elsewhere"
     (table.location / "p=1").rename(moved)
     world.hive.change(sds.update().where(sds.c.location.like("%/p=1")).values(location=f"file:{moved}"))
-    assert initiator.run_once() == "full scan: queued 0 of 2 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 2 candidates, 1 listed"
 
 
 def test_many_candidates_are_judged_batch_by_batch(world, monkeypatch):
@@ -152,9 +152,9 @@ def test_many_candidates_are_judged_batch_by_batch(world, monkeypatch):
     world.settle_time()
     world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 2 of 4 candidates, 3 listed"
+    assert initiator.run_once().sentence == "full scan: queued 2 of 4 candidates, 3 listed"
     assert [entry.entity.table for entry in world.services.queue.entries()] == ["most", "more"]
-    assert initiator.run_once() == "full scan: queued 0 of 4 candidates, 0 listed"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 4 candidates, 0 listed"
     assert skips(world) == {"below-thresholds": 2, "already-queued": 2, "table-missing": 2}
 
 
@@ -163,9 +163,9 @@ def test_between_full_scans_only_new_writes_are_candidates(world):
     world.table("old", rows=3)
     world.settle_time()
     initiator = world.initiator()
-    assert "of 1 candidates" in initiator.run_once()
+    assert "of 1 candidates" in initiator.run_once().sentence
     world.table("new", rows=3)
-    assert initiator.run_once() == "queued 0 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "queued 0 of 1 candidates, 1 listed"
 
 
 def test_a_table_that_is_only_inserted_into_itself_is_queued(any_world):
@@ -179,11 +179,11 @@ def test_a_table_that_is_only_inserted_into_itself_is_queued(any_world):
     initiator = world.initiator()
     initiator.run_once()
     world.insert_into_itself(table, 9)
-    assert initiator.run_once() == "queued 1 of 1 candidates, 1 listed"
-    assert initiator.run_once() == "queued 0 of 1 candidates, 0 listed"
-    assert ": published base_" in world.worker().run_once()
-    assert initiator.run_once() == "queued 0 of 1 candidates, 1 listed"
-    assert initiator.run_once() == "queued 0 of 0 candidates, 0 listed"
+    assert initiator.run_once().sentence == "queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "queued 0 of 1 candidates, 0 listed"
+    assert ": published base_" in world.worker().run_once().sentence
+    assert initiator.run_once().sentence == "queued 0 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "queued 0 of 0 candidates, 0 listed"
 
 
 def test_an_insert_into_itself_is_seen_behind_commits_that_are_known(world):
@@ -192,10 +192,10 @@ def test_an_insert_into_itself_is_seen_behind_commits_that_are_known(world):
     world.settle_time()
     world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
     initiator = world.initiator()
-    assert initiator.run_once().endswith("1 listed")
-    assert initiator.run_once().endswith("0 listed")
+    assert initiator.run_once().sentence.endswith("1 listed")
+    assert initiator.run_once().sentence.endswith("0 listed")
     world.insert_into_itself(table, 9)
-    assert initiator.run_once() == "full scan: queued 1 of 1 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
 def test_what_a_cycle_that_failed_had_found_is_found_again(world, monkeypatch):
@@ -215,7 +215,7 @@ def test_what_a_cycle_that_failed_had_found_is_found_again(world, monkeypatch):
         with pytest.raises(UnreachableError):
             initiator.run_once()
     world.settle_time()
-    assert initiator.run_once().startswith("queued 1 of 1 candidates")
+    assert initiator.run_once().sentence.startswith("queued 1 of 1 candidates")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_properties_keep_the_initiator_away(world, parameters, options, reason):
     """Without a look at the directory, and with the reason counted."""
     world.table(rows=11, parameters=parameters, **options)
     world.settle_time()
-    assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 0 listed"
+    assert world.initiator().run_once().sentence == "full scan: queued 0 of 1 candidates, 0 listed"
     assert skips(world) == {reason: 1}
 
 
@@ -278,7 +278,7 @@ def test_a_bad_table_does_not_stop_the_others(world):
     (bad.location / "delta_what" / "x").write_bytes(b"x")
     world.settle_time()
     initiator = world.initiator()
-    assert initiator.run_once() == "full scan: queued 1 of 2 candidates, 2 listed"
+    assert initiator.run_once().sentence == "full scan: queued 1 of 2 candidates, 2 listed"
     assert [entry.entity.table for entry in world.services.queue.entries()] == ["good"]
     ((state, message),) = world.ended()
     assert state == "did not initiate"
@@ -292,7 +292,9 @@ def test_a_bad_property_is_an_error_of_its_table(world):
     """A threshold that is no number: the row in the history names the property."""
     world.table(rows=11, parameters={"compactorthreshold.hive.compactor.delta.num.threshold": "many"})
     world.settle_time()
-    assert world.initiator().run_once() == "full scan: queued 0 of 1 candidates, 1 listed, 1 could not be judged"
+    assert (
+        world.initiator().run_once().sentence == "full scan: queued 0 of 1 candidates, 1 listed, 1 could not be judged"
+    )
     assert "compactorthreshold.hive.compactor.delta.num.threshold is 'many'" in (world.ended()[0][1] or "")
     assert "UsageError" not in (world.ended()[0][1] or "")
 
@@ -320,12 +322,12 @@ def test_hdfs_is_asked_of_a_source_of_replication_when_it_is_due(world, monkeypa
     world.settle_time()
     initiator = world.initiator()
     assert (
-        initiator.run_once()
+        initiator.run_once().sentence
         == "full scan: queued 1 of 3 candidates, 3 listed, 1 could not be judged (Hive's change management: no answer)"
     )
-    assert initiator.run_once().startswith("queued 0 of ")
+    assert initiator.run_once().sentence.startswith("queued 0 of ")
     assert world.ended() == [("did not initiate", "replication-source: the root isn't there")]
-    assert initiator.run_once().startswith("queued 1 of ")
+    assert initiator.run_once().sentence.startswith("queued 1 of ")
     assert [location.removeprefix("file:") for location in asked] == [str(due.location)] * 3
 
 
@@ -405,7 +407,7 @@ def test_a_timed_out_claim_is_given_back(world):
     now = world.services.now_ms()
     world.hive.queued("db.t", state="w", worker_id="compactor-there-" + "0" * 32 + "-1", start=now - 25 * 3_600_000)
     world.hive.queued("db.u", state="w", worker_id="compactor-there-" + "0" * 32 + "-1", start=now - 3_600_000)
-    assert world.initiator().run_once().endswith("1 timed-out claim given back")
+    assert world.initiator().run_once().sentence.endswith("1 timed-out claim given back")
     assert world.states() == ["initiated", "working"]
 
 

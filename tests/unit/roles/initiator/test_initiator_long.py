@@ -45,7 +45,7 @@ def begin(world, services=None):
 
 def to_the_end(initiator):
     """Cycles until one has left nothing."""
-    assert any("left for the next cycle" not in initiator.run_once() for _ in range(10))
+    assert any("left for the next cycle" not in initiator.run_once().sentence for _ in range(10))
 
 
 def queued(world):
@@ -60,11 +60,11 @@ def test_what_a_cycle_did_not_come_to_is_next(world, slow):
     due(world, *NAMES)
     before = world.services.initiating.last_cycle_ms()
     initiator = begin(world)
-    assert initiator.run_once() == "full scan: queued 2 of 5 candidates, 2 listed, 3 left for the next cycle"
+    assert initiator.run_once().sentence == "full scan: queued 2 of 5 candidates, 2 listed, 3 left for the next cycle"
     assert len(queued(world)) == 2
-    assert initiator.run_once() == "queued 2 of 5 candidates, 2 listed, 1 left for the next cycle"
+    assert initiator.run_once().sentence == "queued 2 of 5 candidates, 2 listed, 1 left for the next cycle"
     assert world.services.initiating.last_cycle_ms() == before
-    assert initiator.run_once() == "queued 1 of 5 candidates, 1 listed"
+    assert initiator.run_once().sentence == "queued 1 of 5 candidates, 1 listed"
     assert world.services.initiating.last_cycle_ms() != before
     assert sorted(slow) == queued(world) == list(NAMES)
 
@@ -107,9 +107,9 @@ def test_leadership_that_moves_loses_nothing(world, slow):
     other_services = world.new_services(initiator={"thresholds": {"delta_count": 1}})
     due(world, *NAMES)
     here, there = begin(world), begin(world, other_services)
-    assert "3 left" in here.run_once()
+    assert "3 left" in here.run_once().sentence
     due(world, "f")
-    assert "2 left" in there.run_once()
+    assert "2 left" in there.run_once().sentence
     due(world, "g")
     to_the_end(here)
     assert queued(world) == [*NAMES, "f", "g"]
@@ -134,7 +134,9 @@ def test_a_drain_does_not_wait_for_the_cycle(world, slow):
     """What was judged is queued, nothing else is begun."""
     due(world, *NAMES)
     world.clock.forward = lambda _: world.services.stopping.set()
-    assert begin(world).run_once() == "full scan: queued 1 of 5 candidates, 1 listed, 4 left for the next cycle"
+    assert (
+        begin(world).run_once().sentence == "full scan: queued 1 of 5 candidates, 1 listed, 4 left for the next cycle"
+    )
     assert len(slow) == 1
 
 
@@ -150,10 +152,10 @@ def test_whole_batches_are_left_without_a_look_at_the_catalog(world, slow, monke
         lambda entities: places_for(asked.extend(found := list(entities)) or found),
     )
     initiator = begin(world)
-    assert initiator.run_once().endswith("3 left for the next cycle")
+    assert initiator.run_once().sentence.endswith("3 left for the next cycle")
     assert len(asked) in {2, 3}
     initiator.run_once()
-    assert initiator.run_once().startswith("queued 1 of 5")
+    assert initiator.run_once().sentence.startswith("queued 1 of 5")
     assert queued(world) == list(NAMES)
 
 
@@ -165,7 +167,7 @@ def test_what_was_left_alone_is_known_through_a_look_of_several_cycles(world, sl
     to_the_end(initiator)
     assert sorted(slow) == names
     world.configure(initiator={"thresholds": {"delta_count": 1}, "full_scan_seconds": 0.001, "interval_seconds": 0.001})
-    assert initiator.run_once() == "full scan: queued 0 of 5 candidates, 0 listed"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 5 candidates, 0 listed"
     assert len(initiator._unchanged._left) == 5
 
 
@@ -179,9 +181,9 @@ def test_what_a_full_scan_has_not_met_yet_is_still_known(world, slow, monkeypatc
     due(world, "a", "b")
     slow.clear()
     world.configure(initiator={"thresholds": {"delta_count": 1}, "full_scan_seconds": 0.001, "interval_seconds": 0.001})
-    assert initiator.run_once() == "full scan: queued 2 of 5 candidates, 2 listed, 3 left for the next cycle"
+    assert initiator.run_once().sentence == "full scan: queued 2 of 5 candidates, 2 listed, 3 left for the next cycle"
     world.configure(initiator={"thresholds": {"delta_count": 1}})
-    assert initiator.run_once() == "queued 0 of 5 candidates, 0 listed"
+    assert initiator.run_once().sentence == "queued 0 of 5 candidates, 0 listed"
     assert slow == ["a", "b"]
 
 
@@ -192,9 +194,9 @@ def test_a_full_scan_that_is_due_while_one_goes_on_begins_with_what_was_left(wor
     )
     due(world, *NAMES)
     initiator = begin(world)
-    assert initiator.run_once() == "full scan: queued 0 of 5 candidates, 2 listed, 3 left for the next cycle"
-    assert initiator.run_once() == "full scan: queued 0 of 5 candidates, 2 listed, 1 left for the next cycle"
-    assert initiator.run_once() == "full scan: queued 0 of 5 candidates, 1 listed"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 5 candidates, 2 listed, 3 left for the next cycle"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 5 candidates, 2 listed, 1 left for the next cycle"
+    assert initiator.run_once().sentence == "full scan: queued 0 of 5 candidates, 1 listed"
     assert sorted(slow) == list(NAMES)
 
 
@@ -206,7 +208,7 @@ def test_what_a_pause_covered_in_a_look_of_several_cycles_is_found_after_it(worl
     due(world, *NAMES)
     pause(world, "table:db.a")
     initiator = begin(world)
-    assert "left" in initiator.run_once()
+    assert "left" in initiator.run_once().sentence
     resume(world, "table:db.a")
     to_the_end(initiator)
     assert queued(world) == list(NAMES)
@@ -235,13 +237,15 @@ def test_a_store_that_is_away_is_asked_once_in_a_cycle(world, monkeypatch):
     dead.holds(*(world.table(name, rows=2) for name in ("a", "b")))
     due(world, "c")
     initiator = begin(world)
-    assert "queued 1 of 3 candidates, 3 listed, 2 could not be judged (no answer for 5 s)" in initiator.run_once()
+    assert (
+        "queued 1 of 3 candidates, 3 listed, 2 could not be judged (no answer for 5 s)" in initiator.run_once().sentence
+    )
     assert len(dead.asked) == 1
     dead.before = lambda: world.clock.forward(CYCLE_SECONDS)
     due(world, "d")
     assert (
         "queued 1 of 4 candidates, 2 listed, 1 could not be judged (no answer for 10 s), 1 left for the next cycle"
-        in initiator.run_once()
+        in initiator.run_once().sentence
     )
     assert queued(world) == ["c", "d"]
     assert world.ended() == []

@@ -32,22 +32,22 @@ def test_what_was_refused_for_its_files_is_not_asked_for_again(world, due):
     and a request by hand.
     """
     initiator, worker = world.initiator(), world.worker()
-    assert initiator.run_once().startswith("full scan: queued 1 of 1")
-    assert "refused: corrupt-file: " in worker.run_once()
+    assert initiator.run_once().sentence.startswith("full scan: queued 1 of 1")
+    assert "refused: corrupt-file: " in worker.run_once().sentence
     for _ in range(3):
-        assert initiator.run_once().startswith("full scan: queued 0 of 1")
+        assert initiator.run_once().sentence.startswith("full scan: queued 0 of 1")
     samples = world.services.metrics.registry
     assert (samples.get_sample_value("compactor_skips_total", {"reason": "corrupt-file"}) or 0) == 3
     assert world.enqueue(T).accepted
-    assert "refused: corrupt-file: " in worker.run_once()
-    assert initiator.run_once().startswith("full scan: queued 0 of 1")
+    assert "refused: corrupt-file: " in worker.run_once().sentence
+    assert initiator.run_once().sentence.startswith("full scan: queued 0 of 1")
     world.insert(due, [(99, "x")])
     world.settle_time()
-    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+    assert initiator.run_once().sentence.startswith("full scan: queued 1 of 1")
     worker.run_once()
-    assert initiator.run_once().startswith("full scan: queued 0 of 1")
+    assert initiator.run_once().sentence.startswith("full scan: queued 0 of 1")
     initiator._refusals.begin(world.services.now_ms() + REPEAT_MS)
-    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+    assert initiator.run_once().sentence.startswith("full scan: queued 1 of 1")
 
 
 def test_a_property_that_can_not_be_meant_is_asked_for_again_when_it_was_mended(world):
@@ -56,16 +56,16 @@ def test_a_property_that_can_not_be_meant_is_asked_for_again_when_it_was_mended(
     world.configure(initiator={"full_scan_seconds": 0.001, "interval_seconds": 0.001})
     world.settle_time()
     initiator, worker, params = world.initiator(), world.worker(), world.database.schema.table_params
-    assert initiator.run_once().startswith("full scan: queued 1 of 1")
-    assert "refused: bad-property: " in worker.run_once()
+    assert initiator.run_once().sentence.startswith("full scan: queued 1 of 1")
+    assert "refused: bad-property: " in worker.run_once().sentence
     ((number,),) = world.hive.rows(world.database.schema.tbls, "tbl_id")
     world.hive.change(params.insert().values(tbl_id=number, param_key="numRows", param_value="7"))
     for _ in range(3):
-        assert initiator.run_once().startswith("full scan: queued 0 of 1")
+        assert initiator.run_once().sentence.startswith("full scan: queued 0 of 1")
     spark = params.c.param_key == "compactor.spark.executor.memory"
     world.hive.change(update(params).where(spark).values(param_value="1g"))
-    assert initiator.run_once().startswith("full scan: queued 1 of 1")
-    assert "published base_" in worker.run_once()
+    assert initiator.run_once().sentence.startswith("full scan: queued 1 of 1")
+    assert "published base_" in worker.run_once().sentence
     world.assert_rows(table)
 
 
@@ -81,7 +81,7 @@ def test_what_ended_otherwise_is_asked_for_again(world, due, end):
         queue.mark_failed(entry, "corrupt-file: seen while it ran") if end == "failed" else queue.mark_refused(
             entry, "lock-not-acquired: a DROP waits"
         )
-    assert initiator.run_once().startswith("full scan: queued 1 of 1")
+    assert initiator.run_once().sentence.startswith("full scan: queued 1 of 1")
 
 
 def test_another_initiator_asks_once(world, due):
@@ -89,9 +89,9 @@ def test_another_initiator_asks_once(world, due):
     world.initiator().run_once()
     world.services.queue.mark_refused(world.services.queue.claim("x-1", version="1"), f"{Reason.CORRUPT_FILE.value}: x")
     again = world.initiator()
-    assert again.run_once().startswith("full scan: queued 1 of 1")
+    assert again.run_once().sentence.startswith("full scan: queued 1 of 1")
     world.services.queue.mark_refused(world.services.queue.claim("x-1", version="1"), f"{Reason.CORRUPT_FILE.value}: x")
-    assert again.run_once().startswith("full scan: queued 0 of 1")
+    assert again.run_once().sentence.startswith("full scan: queued 0 of 1")
 
 
 def test_refusals_and_cancellations_are_no_failures(world, due):
@@ -106,13 +106,13 @@ def test_refusals_and_cancellations_are_no_failures(world, due):
     assert queue.cancel(world.enqueue(entity).id, "by hand")
     assert [state for state, _ in world.ended()] == ["aborted", "aborted", "aborted", "refused", "refused"]
     assert queue.history(QueueState.REFUSED, limit=1)[0].error_message == "open-side-file: x"
-    assert world.initiator().run_once().startswith("full scan: queued 1 of 1")
+    assert world.initiator().run_once().sentence.startswith("full scan: queued 1 of 1")
     for _ in range(2):
         queue.mark_failed(queue.claim("x-1", version="1"), "broke")
         world.enqueue(entity)
     assert queue.history(QueueState.FAILED)[0].error_message == "broke"
     queue.cancel(queue.entries()[0].id, "by hand")
-    assert world.initiator().run_once().startswith("full scan: queued 0 of 1")
+    assert world.initiator().run_once().sentence.startswith("full scan: queued 0 of 1")
     assert (
         world.services.metrics.registry.get_sample_value("compactor_skips_total", {"reason": "failed-too-often"}) == 1
     )

@@ -48,12 +48,12 @@ def test_an_outage_of_spark_takes_no_table_out_of_compaction(world):
     for _ in range(2 * ATTEMPTS):
         world.settle_time()
         initiator.run_once()
-        assert f"given back: {AWAY}" in worker.run_once()
+        assert f"given back: {AWAY}" in worker.run_once().sentence
         assert world.states() == ["initiated"]
         world.clock.forward(2 * LONGEST_SECONDS)
     assert world.ended() == []
     mended(world)
-    assert "published base_0000012_v" in worker.run_once()
+    assert "published base_0000012_v" in worker.run_once().sentence
     world.assert_rows()
 
 
@@ -65,8 +65,8 @@ def test_an_outage_does_not_flush_the_queue(world):
     world.settle_time()
     breaking(world, AWAY)
     worker = world.worker()
-    assert "compaction 1 of db.a: given back" in worker.run_once()
-    said = worker.run_once()
+    assert "compaction 1 of db.a: given back" in worker.run_once().sentence
+    said = worker.run_once().sentence
     assert said == f"waiting: compaction 1 of db.a was given back: {AWAY}; next try in 5 s"
     assert world.states() == ["initiated"] * 3
     assert world.ended() == []
@@ -84,14 +84,14 @@ def test_pauses_grow_and_end_with_the_first_success(world):
     breaking(world, AWAY)
     worker = world.worker()
     for times, pause in enumerate([10, 20, 40, 80, 160, 320, 640, 640], 1):
-        assert "given back" in worker.run_once()
+        assert "given back" in worker.run_once().sentence
         assert gauge(world) == times
         assert f"{times} given back in a row" in (world.services.backoff.trouble() or "")
         world.clock.forward(pause - 1)
-        assert worker.run_once().startswith("waiting: ")
+        assert worker.run_once().sentence.startswith("waiting: ")
         world.clock.forward(1)
     mended(world)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
     assert gauge(world) == 0
     assert world.services.backoff.trouble() is None
 
@@ -117,7 +117,7 @@ def test_several_at_once_are_one_failure(world):
     worker.run_once()
     assert world.states() == ["initiated"] * 3
     assert gauge(world) == 3
-    assert worker.run_once().endswith("next try in 5 s")
+    assert worker.run_once().sentence.endswith("next try in 5 s")
 
 
 def test_others_get_their_turn(world):
@@ -131,14 +131,17 @@ def test_others_get_their_turn(world):
     world.settle_time()
     breaking(world, UnreachableError("can't read '/mnt/bad'"), "bad")
     worker = world.worker()
-    assert "db.bad: given back" in worker.run_once()
+    assert "db.bad: given back" in worker.run_once().sentence
     world.clock.forward(5)
-    assert "db.good: published" in worker.run_once()
+    assert "db.good: published" in worker.run_once().sentence
     assert world.services.backoff.trouble() is None
-    assert "db.fine: published" in worker.run_once()
-    assert worker.run_once() == "waiting: compaction 1 of db.bad was given back: can't read '/mnt/bad'; next try in 5 s"
+    assert "db.fine: published" in worker.run_once().sentence
+    assert (
+        worker.run_once().sentence
+        == "waiting: compaction 1 of db.bad was given back: can't read '/mnt/bad'; next try in 5 s"
+    )
     world.clock.forward(5)
-    assert "db.bad: given back" in worker.run_once()
+    assert "db.bad: given back" in worker.run_once().sentence
 
 
 def test_what_breaks_down_again_and_again_fails(world):
@@ -149,9 +152,9 @@ def test_what_breaks_down_again_and_again_fails(world):
     breaking(world, RetryableError("Spark job here-compactor-db.t failed: ExecutorLostFailure"))
     worker = world.worker()
     for _ in range(ATTEMPTS - 1):
-        assert "given back" in worker.run_once()
+        assert "given back" in worker.run_once().sentence
         world.clock.forward(2 * LONGEST_SECONDS)
-    assert "failed: " in worker.run_once()
+    assert "failed: " in worker.run_once().sentence
     assert world.ended() == [("failed", "Spark job here-compactor-db.t failed: ExecutorLostFailure (3 times in a row)")]
 
 
@@ -163,10 +166,10 @@ def test_what_is_away_never_counts(world):
     worker = world.worker()
     for error in [AWAY] * 5 + [RetryableError("x")] + [AWAY] * 5 + [RetryableError("x")]:
         breaking(world, error)
-        assert "given back" in worker.run_once()
+        assert "given back" in worker.run_once().sentence
         world.clock.forward(2 * LONGEST_SECONDS)
     mended(world)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
 
 
 def test_a_deadlock_after_planning_is_no_failure(world):
@@ -180,10 +183,10 @@ def test_a_deadlock_after_planning_is_no_failure(world):
     world.settle_time()
     world.enqueue(Entity("db", "t"))
     worker = world.worker()
-    assert "given back: metastore database: deadlock detected" in worker.run_once()
+    assert "given back: metastore database: deadlock detected" in worker.run_once().sentence
     world.at_step.clear()
     world.clock.forward(10)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
     world.assert_rows()
 
 
@@ -200,7 +203,7 @@ def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(worl
     said = []
 
     def broken(job):
-        said.append(other.run_once())
+        said.append(other.run_once().sentence)
         world.services.shared_looks.over()  # which lasts less than a second
         raise AWAY
 
@@ -208,12 +211,12 @@ def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(worl
     worker = world.worker()
     pauses = []
     for number in range(3):
-        assert "given back" in worker.run_once()
-        pauses.append(worker.run_once().rpartition(" try in ")[2])
+        assert "given back" in worker.run_once().sentence
+        pauses.append(worker.run_once().sentence.rpartition(" try in ")[2])
         assert world.services.backoff.trouble().startswith(f"{number + 1} given back in a row")
         world.clock.forward(2 * LONGEST_SECONDS)
         assert (
-            pool is None or other.run_once() == "nothing is queued"
+            pool is None or other.run_once().sentence == "nothing is queued"
         )  # the entry's time has come, and it is for the other pool's worker
         world.services.shared_looks.over()
     assert pauses == ["5 s", "10 s", "20 s"]
@@ -228,14 +231,14 @@ def test_an_entry_that_left_the_queue_is_not_waited_for(world, end):
     world.enqueue(Entity("db", "t"))
     breaking(world, AWAY)
     worker = world.worker()
-    assert "given back" in worker.run_once()
+    assert "given back" in worker.run_once().sentence
     (entry,) = world.services.queue.entries()
     if end == "cancelled":
         world.services.queue.cancel(entry.id, "not needed")
     else:
         world.services.queue.mark_failed(world.services.queue.claim("x-1", "1"), "x")
     world.clock.forward(10)
-    assert worker.run_once() == "nothing is queued"
+    assert worker.run_once().sentence == "nothing is queued"
     assert world.services.backoff.trouble() is None
     looks = []
     world.services.backoff.claim(None, lambda *look: looks.append(look))

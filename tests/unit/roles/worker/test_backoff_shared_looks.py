@@ -38,7 +38,7 @@ def test_what_this_process_queues_is_seen_by_all(world, monkeypatch):
     world.services.queue.enqueue(Entity(table.database, table.name), CompactionKind.MAJOR)
     assert two.run_once() == IDLE
     world.services.shared_looks.over()
-    assert "published" in two.run_once()
+    assert "published" in two.run_once().sentence
     assert asked == [one.worker_id, two.worker_id]
 
 

@@ -72,7 +72,7 @@ def test_a_compaction_that_kills_its_daemon_is_set_aside(world, coordinator):
     for _ in range(ATTEMPTS):
         assert len(claimed_and_dead(world, coordinator, "t")) == 1
     world.services.coordinator = coordinator
-    said = world.worker().run_once()
+    said = world.worker().run_once().sentence
     assert "failed: broke down 3 times, the latest: its worker compactor-here-" in said
     assert world.submitter.jobs == []
     ((state, message),) = world.ended()
@@ -89,7 +89,7 @@ def test_twice_is_not_enough(world, coordinator):
     for _ in range(ATTEMPTS - 1):
         claimed_and_dead(world, coordinator, "t")
     world.services.coordinator = coordinator
-    assert "published" in world.worker().run_once()
+    assert "published" in world.worker().run_once().sentence
 
 
 def test_who_leaves_in_order_is_not_counted(world, coordinator):
@@ -117,7 +117,7 @@ def test_failures_outlive_the_process(world, coordinator):
     said = []
     for _ in range(ATTEMPTS):
         world.services = another(world, coordinator)
-        said.append(world.worker().run_once())
+        said.append(world.worker().run_once().sentence)
     assert [": given back: " in sentence for sentence in said] == [True, True, False]
     assert world.ended() == [("failed", "ExecutorLostFailure (3 times in a row)")]
 
@@ -138,10 +138,10 @@ def test_one_suspect_at_a_time(world, coordinator):
 
     def meanwhile(job):
         world.submitter.before = lambda _: None
-        said.extend(second.run_once() for _ in range(3))
+        said.extend(second.run_once().sentence for _ in range(3))
 
     world.submitter.before = meanwhile
-    assert "db.a: published" in first.run_once()
+    assert "db.a: published" in first.run_once().sentence
     assert (
         "db.b: given back: its worker or Spark's session ended before, as that of compaction 1 did, which is tried first"
         in said[0]
@@ -150,7 +150,7 @@ def test_one_suspect_at_a_time(world, coordinator):
     assert said[2].startswith("waiting: compaction 2 of db.b waits: ")
     assert world.services.backoff.trouble() is None
     world.clock.forward(10)
-    assert "db.b: published" in second.run_once()
+    assert "db.b: published" in second.run_once().sentence
     world.assert_rows()
 
 
@@ -279,7 +279,7 @@ def test_the_end_of_a_shared_session_fails_the_one_that_ends_it_and_no_other(wor
     worker = world.worker()
     said = []
     for _ in range(60):
-        said.append(worker.run_once())
+        said.append(worker.run_once().sentence)
         world.clock.forward(100)
         if not world.services.queue.entries(QueueState.INITIATED):
             break
@@ -304,9 +304,9 @@ def test_one_that_ends_the_session_alone_is_counted_at_once(world, coordinator):
     world.submitter.before = alone
     worker = world.worker()
     for _ in range(ATTEMPTS - 1):
-        assert "given back" in worker.run_once()
+        assert "given back" in worker.run_once().sentence
         world.clock.forward(1000)
-    assert "failed: " in worker.run_once()
+    assert "failed: " in worker.run_once().sentence
 
 
 def test_suspects_of_a_session_are_known_to_other_processes(world, coordinator):
@@ -337,7 +337,7 @@ def test_without_control_state_the_process_knows_its_suspects(world):
     worker = world.worker()
     said = []
     for _ in range(1 + ATTEMPTS):
-        said.append(worker.run_once())
+        said.append(worker.run_once().sentence)
         world.clock.forward(1000)
     assert ["given back" in sentence for sentence in said] == [True, True, True, False]
     assert world.ended()[0][0] == "failed"

@@ -26,7 +26,7 @@ def test_parts_follow_each_other(any_world, kind):
     world.settle_time()
     assert world.enqueue(Entity("db", "t"), kind).accepted
     worker, said = world.worker(), []
-    while (sentence := worker.run_once()) != "nothing is queued" or world.services.queue.entries(
+    while (sentence := worker.run_once().sentence) != "nothing is queued" or world.services.queue.entries(
         QueueState.READY_FOR_CLEANING
     ):
         said.append(sentence)
@@ -48,10 +48,10 @@ def test_a_part_that_needs_room_waits_for_the_cleaner(world):
     world.settle_time()
     world.enqueue(Entity("db", "t"), "minor")
     worker = world.worker()
-    assert "planned in 2 parts" in worker.run_once()
-    assert worker.run_once() == "nothing is queued"
+    assert "planned in 2 parts" in worker.run_once().sentence
+    assert worker.run_once().sentence == "nothing is queued"
     world.clean()
-    assert worker.run_once() != "nothing is queued"
+    assert worker.run_once().sentence != "nothing is queued"
     world.assert_rows()
 
 
@@ -104,10 +104,10 @@ def test_the_rest_outlives_its_worker(any_world, waits):
     world.at_step.clear()
     assert world.states() == ["ready for cleaning"]
     if waits:
-        assert "parts" not in world.housekeeper().run_once()
+        assert "parts" not in world.housekeeper().run_once().sentence
         world.clean()
     housekeepers = [world.housekeeper(), world.housekeeper()]
-    assert "queued what follows 1 part" in housekeepers[0].run_once()
+    assert "queued what follows 1 part" in housekeepers[0].run_once().sentence
     (rest,) = world.services.queue.entries(QueueState.INITIATED)
     assert (rest.kind.value, dict(rest.properties), rest.initiator_id) == (
         "minor",
@@ -138,8 +138,8 @@ def test_the_rest_of_a_part_whose_commit_was_not_answered(world, monkeypatch):
     worker = world.worker()
     with monkeypatch.context() as patched:
         patched.setattr(queue, "mark_compacted_and_commit", unanswered, raising=False)
-        assert worker.run_once().endswith("committed, though no answer came")
-    assert "published" in worker.run_once()
+        assert worker.run_once().sentence.endswith("committed, though no answer came")
+    assert "published" in worker.run_once().sentence
     world.assert_rows()
 
 
@@ -150,8 +150,8 @@ def test_properties_that_leave_no_room_for_the_note(world):
     world.settle_time()
     world.enqueue(Entity("db", "t"), "major", properties={"a": "x" * 2030})
     worker = world.worker()
-    assert "now a minor of 3 deltas" in worker.run_once()
-    assert worker.run_once() == "nothing is queued"
+    assert "now a minor of 3 deltas" in worker.run_once().sentence
+    assert worker.run_once().sentence == "nothing is queued"
     world.assert_rows()
 
 
@@ -181,7 +181,7 @@ def test_a_rest_that_waits_for_the_cleaner_holds_nobody_up(world, monkeypatch):
     world.settle_time()
     world.enqueue(Entity("db", "t"), "major")
     worker = world.worker()
-    while worker.run_once() != "nothing is queued":
+    while worker.run_once().sentence != "nothing is queued":
         pass
     (part,) = (entry for entry in world.services.queue.follow_ups.noted(history=True))
     taken, mutex = [], world.services.database.mutex
@@ -218,7 +218,7 @@ def test_house_is_kept_though_rests_cannot_be_looked_for(world, monkeypatch):
     housekeeper = world.housekeeper()
     with capture_logs() as lines:
         while why:
-            assert housekeeper.run_once()
+            housekeeper.run_once()
     levels = [line["log_level"] for line in lines if line.get("error") == "statement timeout"]
     assert levels == ["warning", "debug", "warning"]
 
@@ -262,7 +262,7 @@ def test_what_a_part_left_below_is_found_after_a_restart(any_world):
     world.configure(limits={"scratch_bytes": 6000})
     world.settle_time()
     world.enqueue(Entity("db", "t"), "minor")
-    assert "now a minor of 6 deltas, write ids 3 to 8" in world.worker().run_once()
+    assert "now a minor of 6 deltas, write ids 3 to 8" in world.worker().run_once().sentence
     world.clean()
     assert [candidate.entity for candidate in world.services.initiating.candidates()] == [Entity("db", "t")]
     world.configure()
@@ -282,7 +282,7 @@ def test_a_rest_that_was_left_to_an_entry_that_failed_is_found_again(any_world, 
     world.settle_time()
     world.enqueue(Entity("db", "t"), kind)
     worker = world.worker()
-    assert "now a minor of 3 deltas" in worker.run_once()
+    assert "now a minor of 3 deltas" in worker.run_once().sentence
     world.enqueue(Entity("db", "t"), "major")
     world.housekeeper().run_once()
     assert world.services.queue.follow_ups.noted(history=True) == []
@@ -309,9 +309,9 @@ def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
     world.settle_time()
     world.enqueue(Entity("db", "t"), "minor")
     worker = world.worker()
-    assert "write ids 4 to 8" in worker.run_once()
+    assert "write ids 4 to 8" in worker.run_once().sentence
     cleaner = world.cleaner()
-    assert "1 wait" in cleaner.run_once()
+    assert "1 wait" in cleaner.run_once().sentence
     reader = world.hive.begin(age=0)
     read = {
         name
@@ -326,7 +326,7 @@ def test_a_later_part_takes_nothing_from_readers_of_the_one_before(any_world):
         cleaner.run_once()
     assert read <= set(world.names(table.location))
     world.hive.commit(reader)
-    while worker.run_once() != "nothing is queued" or world.services.queue.entries():
+    while worker.run_once().sentence != "nothing is queued" or world.services.queue.entries():
         world.settle_time()
         world.clock.forward(3600)
         cleaner.run_once()

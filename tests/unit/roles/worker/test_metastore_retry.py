@@ -111,7 +111,7 @@ def test_a_restarted_database_costs_no_work(own_server, own_world, step):
     restart = Restart(own_server)
     world.at_step[step] = restart
     with capture_logs(processors=[restart.missed]):
-        said = world.worker().run_once()
+        said = world.worker().run_once().sentence
     restart.wait()
     assert ": published " in said, said
     assert world.passed.count(steps.WORKER_STAGED) == 1

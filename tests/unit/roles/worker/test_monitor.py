@@ -65,7 +65,7 @@ def test_a_wish_to_stop_ends_the_compaction_as_aborted(any_world):
     table, _ = enqueued(world)
     before = world.names(table.location)
     world.services.submitter = submitter = Waits(lambda: world.services.queue.ask_to_stop(working(world), "ann@edge1"))
-    said = world.worker().run_once()
+    said = world.worker().run_once().sentence
     assert said.endswith("cancelled: cancelled by ann@edge1")
     assert world.ended()[0] == ("aborted", "cancelled by ann@edge1")
     assert world.names(table.location) == before
@@ -77,7 +77,7 @@ def test_an_entry_that_is_anothers_stops_its_worker_at_once(world):
     """Not only when it would publish: the cluster isn't kept busy for nothing."""
     enqueued(world)
     world.services.submitter = Waits(lambda: world.services.queue.give_back(working(world)))
-    assert ": lost:" in world.worker().run_once()
+    assert ": lost:" in world.worker().run_once().sentence
     assert world.states() == ["initiated"]
 
 
@@ -92,16 +92,16 @@ def test_on_hive_3_a_statement_that_waits_for_our_lock_comes_first(world_3):
     locks = []
     world.services.submitter = submitter = Waits(lambda: locks.append(world.hive.lock("db.t", kind="e", state="w")))
     worker = world.worker()
-    said = worker.run_once()
+    said = worker.run_once().sentence
     assert f"given back: db.t: lock {locks[0]} (exclusive, waiting) on db.t by bob@client comes first" in said
     assert (world.states(), world.ended(), world.names(table.location)) == (["initiated"], [], before)
     assert submitter.ended
     assert [lock.lock_id for lock in world.services.locks.all()] == locks
-    assert worker.run_once().startswith(f"waiting: compaction {number} of db.t waits: db.t: lock {locks[0]}")
+    assert worker.run_once().sentence.startswith(f"waiting: compaction {number} of db.t waits: db.t: lock {locks[0]}")
     world.hive.unlock(locks[0])
     world.clock.forward(10)
     world.services.submitter = Inline()
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
     world.assert_rows()
 
 
@@ -118,7 +118,7 @@ def test_on_hive_4_nothing_gives_way(world):
         world.services.queue.ask_to_stop(working(world), "ann")
 
     world.services.submitter = Waits(wait_for_three_looks)
-    assert world.worker().run_once().endswith("cancelled: cancelled by ann")
+    assert world.worker().run_once().sentence.endswith("cancelled: cancelled by ann")
 
 
 class Counted:
@@ -168,7 +168,7 @@ def test_a_wish_outlives_the_worker_that_was_asked(any_world):
     assert asked_to_stop(working(world)) == "ann"
     queue.give_back(entry)
     world.services.submitter = Waits(lambda: None)
-    assert world.worker().run_once().endswith("cancelled: cancelled by ann")
+    assert world.worker().run_once().sentence.endswith("cancelled: cancelled by ann")
 
 
 def test_only_the_worker_that_was_seen_is_asked(world):

@@ -68,16 +68,19 @@ def test_what_staged_nothing_is_given_back_at_once(any_world, stores, step):
     names = world.names(away.location)
     going_away(world, stores, step, "a.db")
     worker = world.worker()
-    assert worker.run_once() == "major compaction 1 of a.t: given back: a.db doesn't answer"
+    assert worker.run_once().sentence == "major compaction 1 of a.t: given back: a.db doesn't answer"
     assert len(stores.asked) == 1
     assert (world.states(), left(world)) == (["initiated"] * 2, [])
     world.at_step.clear()
-    assert "b.u: published" in worker.run_once()
-    assert worker.run_once() == "waiting: compaction 1 of a.t was given back: a.db doesn't answer; next try in 10 s"
+    assert "b.u: published" in worker.run_once().sentence
+    assert (
+        worker.run_once().sentence
+        == "waiting: compaction 1 of a.t was given back: a.db doesn't answer; next try in 10 s"
+    )
     stores.away.clear()
     assert world.names(away.location) == names
     world.clock.forward(10)
-    assert "a.t: published" in worker.run_once()
+    assert "a.t: published" in worker.run_once().sentence
     world.assert_rows()
 
 
@@ -96,26 +99,26 @@ def test_what_staged_something_is_kept_while_others_are_compacted(any_world, sto
     beats = world.services.transactions if world.services.hive_4 else world.services.locks
     beats.heartbeat = lambda *_: sign.set()
     said = "compaction 1 of a.t has ended and can't be undone yet: a.db doesn't answer"
-    assert worker.run_once() == f"{said}; next try in 5 s"
+    assert worker.run_once().sentence == f"{said}; next try in 5 s"
     world.at_step.clear()
-    assert "b.u: published" in worker.run_once()
-    assert "b.v: published" in worker.run_once()
+    assert "b.u: published" in worker.run_once().sentence
+    assert "b.v: published" in worker.run_once().sentence
     for pause in (5, 10, 20, 40, 80, 160, 320, 320):
-        assert worker.run_once() == f"waiting: {said}; next try in {pause} s"
+        assert worker.run_once().sentence == f"waiting: {said}; next try in {pause} s"
         asked = len(stores.asked)
         world.clock.forward(pause - 1)
-        assert worker.run_once() == f"waiting: {said}; next try in 1 s"
+        assert worker.run_once().sentence == f"waiting: {said}; next try in 1 s"
         assert len(stores.asked) == asked
         world.clock.forward(1)
     sign.clear()
     assert sign.wait(60)
     assert world.services.queue.entry(1).state.value == "working"
     stores.away.clear()
-    assert worker.run_once() == "major compaction 1 of a.t: given back: a.db doesn't answer"
+    assert worker.run_once().sentence == "major compaction 1 of a.t: given back: a.db doesn't answer"
     assert (world.names(away.location), left(world)) == (names, [])
     world.clock.forward(10)
     del beats.heartbeat
-    assert "a.t: published" in worker.run_once()
+    assert "a.t: published" in worker.run_once().sentence
     world.assert_rows()
 
 
@@ -130,22 +133,22 @@ def test_it_claims_no_more_than_it_may_keep(world, stores):
     for number in range(MOST):
         stores.away.clear()
         world.at_step[steps.WORKER_RAN] = lambda: stores.away.add("a.db")
-        assert f"compaction {number + 1} of a.t{number} has ended and can't be undone yet" in worker.run_once()
+        assert f"compaction {number + 1} of a.t{number} has ended and can't be undone yet" in worker.run_once().sentence
     world.at_step.clear()
-    said = worker.run_once()
+    said = worker.run_once().sentence
     assert said.startswith(
         "waiting: 8 attempts have ended and can't be undone yet, so nothing more is claimed; compaction 1 of a.t0 has ended and can't be undone yet: "
     )
     assert world.states() == ["working"] * MOST + ["initiated"]
     stores.away.clear()
     world.clock.forward(5)
-    assert "a.t0: given back" in worker.run_once()
+    assert "a.t0: given back" in worker.run_once().sentence
     for number in range(1, MOST):
-        assert f"a.t{number}: given back" in worker.run_once()
-    assert "b.u: published" in worker.run_once()
+        assert f"a.t{number}: given back" in worker.run_once().sentence
+    assert "b.u: published" in worker.run_once().sentence
     for _ in range(MOST):
         world.clock.forward(20)
-        assert "published" in worker.run_once()
+        assert "published" in worker.run_once().sentence
     assert left(world) == []
 
 
@@ -164,14 +167,14 @@ def test_an_entry_that_was_freed_and_claimed_again_is_left_alone(world, stores, 
     entry, queue = world.services.queue.entry(1), world.services.queue
     assert Recovery(world.services).clear(entry)
     queue.give_back(entry)
-    assert worker.run_once().startswith("waiting: compaction 1 of a.t has ended"), (
+    assert worker.run_once().sentence.startswith("waiting: compaction 1 of a.t has ended"), (
         "not claimed by who has still to undo it"
     )
     anew = queue.claim(worker.worker_id if again == "by the same" else "compactor-there-1", "1")
     world.hive.change(world.database.schema.compaction_queue.update().values(cq_start=anew.start_ms + 1))
     (table.location / ".compactor-1-new").mkdir()
     world.clock.forward(5)
-    assert ": lost: " in worker.run_once()
+    assert ": lost: " in worker.run_once().sentence
     assert hidden(table) == [".compactor-1-new"]
     assert (queue.entry(1).state.value, queue.entry(1).worker_id) == ("working", anew.worker_id)
 
@@ -185,7 +188,7 @@ def test_somebody_who_wants_a_kept_one_stopped_is_heard(world, stores):
     assert world.services.queue.ask_to_stop(world.services.queue.entry(1), "ann@edge")
     stores.away.clear()
     world.clock.forward(5)
-    assert "a.t: cancelled: cancelled by ann@edge" in worker.run_once()
+    assert "a.t: cancelled: cancelled by ann@edge" in worker.run_once().sentence
     assert (world.states(), hidden(table), left(world)) == ([], [], [])
 
 
@@ -202,16 +205,17 @@ def test_what_is_kept_is_told(world, stores):
     gauge = lambda: world.services.metrics.registry.get_sample_value("compactor_worker_unsettled")  # noqa: E731
     worker.run_once()
     world.at_step.clear()
-    assert "b.u: published" in worker.run_once()
+    assert "b.u: published" in worker.run_once().sentence
     assert daemon.unready() == ["compaction 1 of a.t has ended and can't be undone yet: a.db doesn't answer"]
+    assert daemon.readiness().held == ()  # others are compacted: no entry waits for that
     assert gauge() == 1
     world.services.stopping.set()
-    assert worker.run_once() == "draining: nothing new is claimed"
+    assert worker.run_once().sentence == "draining: nothing new is claimed"
     assert daemon._has_claims(world.services)
     world.services.stopping.clear()
     stores.away.clear()
     world.clock.forward(5)
-    assert "given back" in worker.run_once()
+    assert "given back" in worker.run_once().sentence
     assert (daemon.unready(), gauge(), daemon._has_claims(world.services)) == ([], 0, False)
 
 
@@ -226,9 +230,12 @@ def test_a_metastore_that_does_not_undo_is_no_reason_to_stand_still(world, store
     with monkeypatch.context() as patch:
         patch.setattr(world.services.transactions, "abort", broken, raising=False)
         world.at_step[steps.WORKER_RAN] = lambda: (_ for _ in ()).throw(RetryableError("lost"))
-        assert worker.run_once() == "compaction 1 of a.t has ended and can't be undone yet: a bug; next try in 5 s"
+        assert (
+            worker.run_once().sentence
+            == "compaction 1 of a.t has ended and can't be undone yet: a bug; next try in 5 s"
+        )
         world.at_step.clear()
-        assert "b.u: published" in worker.run_once()
+        assert "b.u: published" in worker.run_once().sentence
         assert world.services.queue.entry(1).state.value == "working"
     world.clock.forward(5)
-    assert "a.t: given back: lost" in worker.run_once()
+    assert "a.t: given back: lost" in worker.run_once().sentence

@@ -173,7 +173,7 @@ def test_the_housekeeper_forgets_what_the_history_has_forgotten(world, table):
     world.compact(table)
     entry, _ = only(world)
     world.services.work.put(entry.id + 1000, 1, Work())
-    assert "forgot the work on 1 entry" in world.housekeeper().run_once()
+    assert "forgot the work on 1 entry" in world.housekeeper().run_once().sentence
     assert set(world.services.work.find([entry.id, entry.id + 1000])) == {entry.id}
 
 
@@ -183,7 +183,7 @@ def test_a_table_that_can_not_be_purged_keeps_no_duty_from_being_done(world, mon
     monkeypatch.setattr(WorkTable, "forget_gone", _denied)
     keeper = world.housekeeper()
     with capture_logs() as logged:
-        assert "denied" not in keeper.run_once()
+        assert "denied" not in keeper.run_once().sentence
         keeper.run_once()
     assert [line["log_level"] for line in logged if line["event"] == "work_records.not_purged"] == ["warning", "debug"]
 

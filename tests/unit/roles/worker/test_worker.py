@@ -4,6 +4,7 @@ import threading
 
 from compactor.metastore.model import Entity
 from compactor.roles import steps
+from compactor.roles.cycle import Cycle
 from compactor.roles.worker.worker import IDLE, Worker
 from tests.metastore.actor import T
 from tests.unit.roles.tables import hidden
@@ -34,7 +35,6 @@ def test_a_major_compaction_from_claim_to_commit(any_world):
 def test_the_sentence_says_what_was_done(world, table):
     """Kind, id, table, result, number of inputs."""
     sentence = world.compact(table)
-    assert sentence.again
     assert sentence.startswith("major compaction 1 of db.t: published base_0000004_v")
     assert sentence.endswith(" from 4 files")
     value = world.services.metrics.registry.get_sample_value
@@ -45,10 +45,8 @@ def test_the_sentence_says_what_was_done(world, table):
 
 
 def test_an_empty_queue_is_no_work(world):
-    """One sentence, always the same; the worker rests, as after a compaction it doesn't."""
-    found = world.worker().run_once()
-    assert (found, found.turn, found.again) == ("nothing is queued", True, False)
-    assert IDLE is found
+    """One value, always the same; the worker rests, as after a compaction it doesn't."""
+    assert world.worker().run_once() == IDLE == Cycle.idle("nothing is queued")
 
 
 def test_minor_of_inserts(any_world):
@@ -89,7 +87,7 @@ def test_a_stopping_daemon_claims_nothing(world, table):
     """Draining: what is queued stays queued."""
     world.enqueue(T)
     world.services.stopping.set()
-    assert world.worker().run_once() == "draining: nothing new is claimed"
+    assert world.worker().run_once().sentence == "draining: nothing new is claimed"
     assert world.states() == ["initiated"]
 
 
@@ -98,7 +96,7 @@ def test_other_pools_are_left_alone(world, table):
     world.configure(worker={"pool": "night"})
     world.settle_time()
     world.enqueue(T)
-    assert world.worker().run_once() == "nothing is queued"
+    assert world.worker().run_once().sentence == "nothing is queued"
 
 
 def test_two_workers_share_the_queue(any_world):
@@ -112,7 +110,7 @@ def test_two_workers_share_the_queue(any_world):
     world.submitter.before = lambda _: meet.wait(60)
     sentences: list[str] = []
     threads = [
-        threading.Thread(target=lambda number=number: sentences.append(world.worker(number).run_once()))
+        threading.Thread(target=lambda number=number: sentences.append(world.worker(number).run_once().sentence))
         for number in (1, 2)
     ]
     for thread in threads:
@@ -134,6 +132,6 @@ def test_a_pool_has_workers_of_its_own(world):
     world.enqueue(Entity("db", "night"), pool="night")
     world.configure(worker={"threads": 1, "pools": {"night": 2}})
     assert world.services.settings.worker.pool_of_each == (None, "night", "night")
-    assert "db.night" in Worker(world.services, 2, "night").run_once()
+    assert "db.night" in Worker(world.services, 2, "night").run_once().sentence
     assert Worker(world.services, 3, "night").run_once() == IDLE
-    assert "db.plain" in Worker(world.services, 1).run_once()
+    assert "db.plain" in Worker(world.services, 1).run_once().sentence

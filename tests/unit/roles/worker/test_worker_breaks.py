@@ -56,11 +56,11 @@ def test_a_drained_worker_gives_its_entry_back(world, table):
     world.submitter.before = lambda _: worker.cancel(DrainedError("the daemon stops"))
     world.settle_time()
     world.enqueue(T)
-    assert worker.run_once().endswith("given back: the daemon stops")
+    assert worker.run_once().sentence.endswith("given back: the daemon stops")
     assert world.states() == ["initiated"]
     assert hidden(table) == []
     world.submitter.before = lambda _: None
-    assert "published base_0000004_v" in world.worker(2).run_once()
+    assert "published base_0000004_v" in world.worker(2).run_once().sentence
     world.assert_rows()
 
 
@@ -136,7 +136,7 @@ def test_a_lost_heartbeat_cancels_the_job(world, table):
     world.submitter.before = reap_and_wait
     world.settle_time()
     world.enqueue(T)
-    assert "was ended by another process" in worker.run_once()
+    assert "was ended by another process" in worker.run_once().sentence
     assert cancelled.is_set()
 
 
@@ -204,7 +204,7 @@ def test_a_database_that_is_dropped_under_the_job_is_not_waited_for(world, table
 
     world.submitter.before = dropped
     assert ": failed: " in world.compact(table)
-    assert world.worker().run_once() == "nothing is queued"
+    assert world.worker().run_once().sentence == "nothing is queued"
 
 
 def test_a_sleeper_finds_no_source_for_its_rename(any_world):
@@ -228,6 +228,6 @@ def test_a_sleeper_finds_no_source_for_its_rename(any_world):
     assert world.states() == ["initiated"]
     world.at_step.clear()
     world.settle_time()
-    assert "published" in world.worker(2).run_once()
+    assert "published" in world.worker(2).run_once().sentence
     world.settle_time()
     world.assert_rows()

@@ -30,7 +30,7 @@ def all_at_once(world):
                 go(number + 1)
 
         world.submitter.before = meanwhile
-        told[number + 1] = workers[number].run_once()
+        told[number + 1] = workers[number].run_once().sentence
         world.submitter.before = lambda _: None
         if not begun:
             go(number + 1)
@@ -85,5 +85,5 @@ def test_a_budget_over_pools_counts_them_together(world):
     world.settle_time()
     seen, told = all_at_once(world)
     assert seen == ["bi", "etl", "etl"]
-    assert told[1] == IDLE
+    assert told[1] == IDLE.sentence
     assert "budget both allows 3 at a time, being worked on: 3" in told[5]

@@ -29,7 +29,7 @@ def test_what_makes_no_sense_is_refused(world, table, entity, kind, message):
     world.table("single", rows=1, insert_only=True)
     world.settle_time()
     world.enqueue(entity, kind)
-    assert f"refused: {message}" in world.worker().run_once()
+    assert f"refused: {message}" in world.worker().run_once().sentence
     ((state, stored),) = world.ended()
     assert state == "refused"
     assert (stored or "").startswith(message)
@@ -51,7 +51,7 @@ def test_what_is_missing_is_looked_for_again_for_five_minutes(world, entity, mes
     world.enqueue(entity)
     worker, began, said = world.worker(), world.services.backoff.clock(), []
     while not world.ended():
-        said.append(worker.run_once())
+        said.append(worker.run_once().sentence)
         world.clock.forward(10)
     assert 300 <= world.services.backoff.clock() - began < 360
     assert f"given back: {message}" in said[0]
@@ -65,14 +65,14 @@ def test_what_had_to_wait_before_is_looked_for_as_long(world):
     world.enqueue(Entity("db", "t"))
     lock, worker = world.hive.lock("db.t", kind="e"), world.worker()
     for _ in range(6):
-        assert "given back: lock-not-acquired" in worker.run_once()
+        assert "given back: lock-not-acquired" in worker.run_once().sentence
         world.clock.forward(700)
     world.hive.unlock(lock)
     world.hive.change(update(world.database.schema.tbls).values(tbl_name="renamed"))
     world.services.places.forget()
-    assert "given back: table-missing" in worker.run_once()
+    assert "given back: table-missing" in worker.run_once().sentence
     world.clock.forward(700)
-    assert "refused: table-missing" in worker.run_once()
+    assert "refused: table-missing" in worker.run_once().sentence
 
 
 def test_a_rename_under_way_loses_no_request(any_world):
@@ -89,10 +89,10 @@ def test_a_rename_under_way_loses_no_request(any_world):
     (table.location / old).rename(table.location / new)
     first()
     worker = world.worker()
-    assert "given back: partition-missing" in worker.run_once()
+    assert "given back: partition-missing" in worker.run_once().sentence
     second()
     world.clock.forward(10)
-    assert f"of db.t/{new}: published base_" in worker.run_once()
+    assert f"of db.t/{new}: published base_" in worker.run_once().sentence
 
 
 def test_a_refusal_names_what_an_open_writer_holds_back(world):
@@ -119,7 +119,7 @@ def test_a_refusal_leaves_no_aborted_transaction(world):
     world.at_step[steps.WORKER_TXN_OPENED] = lambda: opened.extend(
         txn.txn_id for txn in world.services.transactions.open_transactions()
     )
-    assert "refused: not-enough-to-compact" in world.worker().run_once()
+    assert "refused: not-enough-to-compact" in world.worker().run_once().sentence
     assert [world.services.transactions.state(txn_id).value for txn_id in opened] == ["committed"]
 
 
@@ -167,7 +167,7 @@ def test_nothing_to_compact_counts_against_no_table(any_world):
     for number in range(12):
         world.insert(table, [(100 + number, "x")])
     world.settle_time()
-    assert "queued 1 of 1" in world.initiator().run_once()
+    assert "queued 1 of 1" in world.initiator().run_once().sentence
 
 
 def test_an_entry_that_would_end_at_no_write_id_is_refused(any_world):
@@ -193,14 +193,14 @@ def test_an_exclusive_lock_is_waited_for(any_world):
     lock = world.hive.lock("db.t", kind="e")
     for _ in range(5):
         assert f": given back: lock-not-acquired: db.t is locked: lock {lock} (exclusive)" in (
-            world.worker().run_once() if world.states() else world.compact(table)
+            world.worker().run_once().sentence if world.states() else world.compact(table)
         )
         assert world.states() == ["initiated"]
         assert world.services.transactions.open_transactions() == []
         world.clock.forward(LONGEST_SECONDS * 2)
     assert world.ended() == []
     world.hive.unlock(lock)
-    assert "published" in world.worker().run_once()
+    assert "published" in world.worker().run_once().sentence
     world.assert_rows()
 
 

@@ -52,7 +52,7 @@ def test_what_has_no_room_waits_in_the_queue(any_world, full):
     initiator, worker = world.initiator(), world.worker()
     initiator.run_once()
     for pause in (10, 20, 40, 80, 160, 320, 640, 640):
-        said = worker.run_once()
+        said = worker.run_once().sentence
         assert ": given back: quota-exceeded: db.t: a major of all would write about " in said
         assert "the quota of /w" in said
         assert world.states() == ["initiated"]
@@ -61,7 +61,7 @@ def test_what_has_no_room_waits_in_the_queue(any_world, full):
         assert (stored[1].reason, stored[1].times) == ("quota-exceeded", 0)
         assert "leaves 100" in stored[1].because
         world.clock.forward(pause - 1)
-        assert worker.run_once().startswith(
+        assert worker.run_once().sentence.startswith(
             "waiting: compaction 1 of db.t waits: db.t: a major of all would write about "
         )
         world.clock.forward(1)
@@ -69,7 +69,7 @@ def test_what_has_no_room_waits_in_the_queue(any_world, full):
     assert world.ended() == []
     assert world.services.backoff.trouble() is None
     full.clear()
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence
     assert held(world) is None
     world.assert_rows()
 
@@ -81,9 +81,9 @@ def test_others_are_compacted_meanwhile(world, full):
         world.enqueue(Entity("db", name))
     world.settle_time()
     worker = world.worker()
-    assert "db.t: given back: quota-exceeded" in worker.run_once()
-    assert "db.other: published" in worker.run_once()
-    assert worker.run_once().startswith("waiting: compaction 1 of db.t waits")
+    assert "db.t: given back: quota-exceeded" in worker.run_once().sentence
+    assert "db.other: published" in worker.run_once().sentence
+    assert worker.run_once().sentence.startswith("waiting: compaction 1 of db.t waits")
     world.assert_rows()
 
 
@@ -113,7 +113,7 @@ def test_no_room_is_not_counted_as_a_failure(world, full):
     world.enqueue(Entity("db", "t"))
     worker = world.worker()
     for _ in range(2 * ATTEMPTS):
-        assert "given back" in worker.run_once()
+        assert "given back" in worker.run_once().sentence
         world.clock.forward(2 * LONGEST_SECONDS)
     full.clear()
 
@@ -121,7 +121,7 @@ def test_no_room_is_not_counted_as_a_failure(world, full):
         raise UnreachableError("Spark is away")
 
     world.submitter.before = away
-    assert "given back: Spark is away" in worker.run_once()
+    assert "given back: Spark is away" in worker.run_once().sentence
     assert told(coordinator.read(KEY).data) == {}
 
 
@@ -162,8 +162,8 @@ def test_where_nothing_can_be_stored_it_waits_all_the_same(world, full):
     world.settle_time()
     world.enqueue(Entity("db", "t"))
     worker = world.worker()
-    assert "given back: quota-exceeded" in worker.run_once()
+    assert "given back: quota-exceeded" in worker.run_once().sentence
     assert world.services.failures.told() == {}
     full.clear()
     world.clock.forward(10)
-    assert "published" in worker.run_once()
+    assert "published" in worker.run_once().sentence

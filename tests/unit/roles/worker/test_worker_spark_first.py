@@ -52,7 +52,7 @@ def test_the_entry_is_claimed_when_spark_is_there(cold):
     assert cold.passed == []
     assert cold.worker().run_once() == STARTING  # it came; whether the entry may be claimed is asked again
     assert cold.states() == ["initiated"]
-    assert "published" in cold.worker().run_once()
+    assert "published" in cold.worker().run_once().sentence
 
 
 def test_nothing_is_claimed_when_the_daemon_was_told_to_stop_meanwhile(cold):
@@ -127,8 +127,8 @@ def test_a_start_that_fails_costs_no_entry_an_attempt(cold):
     cold.submitter.error = UnreachableError(AWAY)
     one, two = cold.worker(), cold.worker(2)
     for times, pause in enumerate([5, 10, 20], 1):
-        assert one.run_once() == f"waiting: {AWAY}"
-        assert two.run_once() == f"waiting: {AWAY}; next try in {pause} s"
+        assert one.run_once().sentence == f"waiting: {AWAY}"
+        assert two.run_once().sentence == f"waiting: {AWAY}; next try in {pause} s"
         assert cold.services.backoff.in_a_row == times == cold.submitter.asked
         assert AWAY in cold.services.backoff.trouble()
         cold.clock.forward(pause)
@@ -136,5 +136,5 @@ def test_a_start_that_fails_costs_no_entry_an_attempt(cold):
     assert cold.passed == []
     cold.submitter.error = None
     assert one.run_once() == STARTING
-    assert "published" in one.run_once()
+    assert "published" in one.run_once().sentence
     assert cold.services.backoff.trouble() is None

@@ -30,14 +30,14 @@ def test_a_metastore_that_goes_away_is_waited_for(world, table, monkeypatch):
     world.settle_time()
     world.enqueue(T)
     for pause in (5, 10):
-        assert worker.run_once().endswith(
+        assert worker.run_once().sentence.endswith(
             f"compaction 1 of db.t has ended and can't be undone yet: no metastore; next try in {pause} s"
         )
         assert world.states() == ["working"]
         assert hidden(table) == []
         world.clock.forward(pause)
     away[0] = False
-    assert "given back: Spark's JVM died" in worker.run_once()
+    assert "given back: Spark's JVM died" in worker.run_once().sentence
     assert world.states() == ["initiated"]
 
 
@@ -59,12 +59,12 @@ def test_a_schema_that_is_upgraded_meanwhile_costs_no_entry(any_world):
     world.settle_time()
     world.enqueue(T)
     worker = world.worker()
-    sentence = worker.run_once()
+    sentence = worker.run_once().sentence
     world.at_step.clear()
     rename("txns_of_before", quoted)
     if "can't be undone yet" in sentence:
         world.clock.forward(5)
-        sentence = worker.run_once()
+        sentence = worker.run_once().sentence
     assert ": given back: " in sentence
     assert "as after an upgrade of Hive's schema" in sentence
     assert world.states() == ["initiated"]
@@ -89,11 +89,11 @@ def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
     world.enqueue(T)
     worker = world.worker()
     for pause in (5, 10):
-        assert worker.run_once().endswith(f"is the file system mounted?; next try in {pause} s")
+        assert worker.run_once().sentence.endswith(f"is the file system mounted?; next try in {pause} s")
         assert world.states() == ["working"]
         world.clock.forward(pause)
     world.mount()
-    assert ": given back: " in worker.run_once()
+    assert ": given back: " in worker.run_once().sentence
     assert world.names(table.location) == names
     assert world.components() <= {"c"}
 
@@ -130,7 +130,7 @@ def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happene
         assert world.states() == ["initiated"]
         assert len(bases) == 1
         monkeypatch.undo()
-        assert "left to the Cleaner" in world.worker().run_once()
+        assert "left to the Cleaner" in world.worker().run_once().sentence
     world.settle_time()
     world.assert_rows()
 
@@ -169,7 +169,7 @@ def test_a_claim_without_an_answer_is_given_back(any_world, monkeypatch):
     assert world.states() == ["initiated"]
     held = []
     world.at_step[steps.WORKER_VERIFIED] = lambda: held.extend(_after_two_rounds(world))
-    assert ": published " in world.worker().run_once()
+    assert ": published " in world.worker().run_once().sentence
     assert held == [[], [], []]
     assert any(name.startswith("base_") for name in world.names(table.location))
 
@@ -191,7 +191,7 @@ def test_a_commit_that_the_database_has_lost_blocks_no_table(any_world):
     assert _after_two_rounds(world) == [[], [1], []]
     assert world.states() == ["initiated"]
     world.settle_time()
-    assert "1" in world.worker().run_once()
+    assert "1" in world.worker().run_once().sentence
     world.assert_rows()
 
 
@@ -223,9 +223,9 @@ def test_a_commit_without_an_answer_is_known_by_what_it_wrote(world, table, monk
     worker = world.worker()
     world.settle_time()
     world.enqueue(T)
-    assert worker.run_once().endswith("committed, though no answer came")
+    assert worker.run_once().sentence.endswith("committed, though no answer came")
     assert [name for name in world.names(table.location) if name.startswith("base_")]
-    assert worker.run_once() == "nothing is queued"
+    assert worker.run_once().sentence == "nothing is queued"
 
 
 def test_a_refusal_by_the_next_worker_is_no_sign_of_a_commit(world, table):
@@ -262,6 +262,6 @@ def test_when_entry_and_transaction_are_forgotten_the_worker_goes_on(world, tabl
     worker = world.worker()
     world.settle_time()
     world.enqueue(T)
-    assert ": lost: " in worker.run_once()
+    assert ": lost: " in worker.run_once().sentence
     assert [name for name in world.names(table.location) if name.startswith("base_")]
-    assert worker.run_once() == "nothing is queued"
+    assert worker.run_once().sentence == "nothing is queued"

@@ -178,6 +178,8 @@ def test_a_host_is_drained_and_comes_back(shop):
     ]
     shop.json("enqueue", "shop.orders")
     assert shop.json("queue")[0]["waits"] == "no-worker"
+    slip = shop.run("drain", "egde1", "--undo")
+    assert (slip.exit_code, told(slip)) == (3, "host egde1 isn't drained (did you mean edge1?)")
     assert shop.json("drain", "edge1", "--undo")["drained"] is False
     assert shop.json("pauses") == []
 

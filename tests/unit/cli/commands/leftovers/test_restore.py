@@ -1,11 +1,13 @@
 """`compactor restore`: what is in quarantine, and what is undone with --yes."""
 
+import getpass
 import re
 
 import pytest
 
 from compactor.cli.commands.leftovers.restore import _names
 from compactor.cli.session import Code
+from compactor.settings import load_settings
 from tests.unit.cli.conftest import Shop
 from tests.unit.roles.cleaner.quarantine.test_restore import visible
 from tests.unit.roles.world import World
@@ -45,6 +47,17 @@ def test_with_yes_the_newest_is_undone(shop, kept):
     assert len(visible(kept)) == 3
     assert "compactor pause --table mart.facts" in result.stderr
     assert re.search(r" +delta_0000001_\w+, delta_0000002_\w+ and delta_0000003_\w+\n", result.stdout)
+    (ended,) = (one for one in shop.json("history", "mart.facts") if one["id"] == number)
+    assert (ended["state"], ended["undone_by"]) == (
+        "succeeded",
+        f"{getpass.getuser()}@{load_settings(shop.config).host_name}",
+    )
+    assert ended["undone"] >= ended["ended"]
+    assert ended["bytes_before"] > 0  # what it had achieved stays
+    assert f" by {ended['undone_by']}" in shop.run("history", "mart.facts", "-o", "wide").stdout
+    assert shop.json("explain", "mart.facts")["history"][0]["undone"] == ended["undone"]
+    assert f"{number} succeeded " in (drawn := shop.run("explain", "mart.facts").stdout)
+    assert re.search(rf"; undone 2.* by {ended['undone_by']}", drawn)
     again = shop.run("restore", "mart.facts", "--yes")
     assert again.exit_code == Code.REFUSED
     assert "it holds what a restore took away" in again.stderr

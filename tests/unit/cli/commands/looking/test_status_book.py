@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.coordination import Member
-from compactor.coordination.model import NOT_READY, POOLS, SETTINGS
+from compactor.coordination.model import HELD, NOT_READY, POOLS, SETTINGS
 from compactor.coordination.sql.table import StateTable
 from compactor.metastore.db.own_tables import STATE
 from tests.casebook import Case, cases, check
@@ -43,6 +43,8 @@ def daemon(drawn: Drawn, words: list[str]) -> list[str]:
     extra = {POOLS: facts.get("pools", "default").split(",")}
     if "not_ready" in facts:
         extra[NOT_READY] = [facts["not_ready"]]
+    if "held" in facts:
+        extra[NOT_READY], extra[HELD] = [facts["held"]], facts["held"]
     version = facts.get("version", "1.0")
     if "other" in facts:
         extra[SETTINGS] = {facts["other"]: "other"}

@@ -176,6 +176,23 @@ def test_bytes_are_those_that_no_query_reads(shop):
     assert "ABORT TRANSACTIONS" in " ".join(shown.stdout.split())
 
 
+def test_aborted_writes_that_cannot_be_cleaned_are_listed(shop):
+    """By what the Cleaner noted of them, once for all that wait for the same; and a pause of cleaning beside it."""
+    why_not = "rows of 5 aborted writes lie among committed ones until a major compaction is cleaned"
+    with shop.open() as database:
+        hive = Hive(database)
+        for entity in ("shop.orders", "shop.events"):
+            hive.queued(entity, state="r", type="c", error_message=why_not)
+        hive.queued("mart.other", state="r", type="c")
+    causes = {one["cause"]: (one["entries"], one["holds"], one["ids"]) for one in shop.json("why")}
+    assert causes == {
+        why_not: (2, "cleaning", [1, 2]),
+        "what aborted writes left couldn't be removed": (1, "cleaning", [3]),
+    }
+    shop.run("pause", "--table", "shop.orders", "--reason", "x", "--cleaner")
+    assert [one["reason"] for one in shop.json("why", "shop.orders")] == ["retention", "paused"]
+
+
 def test_what_stays_on_purpose_is_said(shop):
     """A table with `no_cleanup` is a cause of its own, beside the transaction that holds its entry back."""
     made_ready(shop, "shop.orders")

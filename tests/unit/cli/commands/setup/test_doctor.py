@@ -18,8 +18,11 @@ from compactor.coordination import Member, SeenMember
 from compactor.errors import UnreachableError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
+from compactor.metrics import version
 from compactor.roles.identity import Identity
 from tests.unit.cli.commands.setup.test_init import site
+
+OURS = version()
 
 
 def found(shop, *words):
@@ -198,13 +201,28 @@ def test_hives_own_workers_are_noticed(free):
     assert remedy.startswith("hive.compactor.worker.threads=0")
 
 
-@pytest.mark.parametrize(("job", "standing"), [("job_local1167349261_0182", "warning"), (None, "ok")])
-def test_what_hives_own_workers_did_is_noticed(free, job, standing):
-    """Of a compaction that succeeded the history has no worker, whoever did it: Hive's by MapReduce have its job."""
+@pytest.mark.parametrize(
+    ("job", "worker_version", "standing"),
+    [
+        ("job_local1167349261_0182", None, "warning"),
+        (None, "4.0.1", "warning"),
+        (None, "3.1.3000.7.2.17.0-334", "warning"),
+        ("here-compactor-shop.orders", OURS, "ok"),
+        (None, OURS, "ok"),
+        (None, None, "ok"),
+    ],
+)
+def test_what_hives_own_workers_did_is_noticed(free, job, worker_version, standing):
+    """
+    Of a compaction that succeeded the history has no worker, whoever did it: Hive's by MapReduce have its job, those by
+    queries the worker's version.
+    """
     with free.open() as database:
         history = database.schema.completed_compactions
         row = {"cc_id": 1, "cc_database": "shop", "cc_table": "orders", "cc_state": "s", "cc_type": "a"}
-        entry = insert(history).values(row | {"cc_hadoop_job_id": job, "cc_start": 1, "cc_end": 2})
+        entry = insert(history).values(
+            row | {"cc_hadoop_job_id": job, "cc_worker_version": worker_version, "cc_start": 1, "cc_end": 2}
+        )
         database.write(lambda connection: connection.execute(entry))
     assert told(free, "Hive")[0][0] == standing
 

@@ -161,7 +161,7 @@ def test_a_compaction_waits_for_a_restore(any_world, step):
     def compact():
         world.at_step.clear()
         assert world.enqueue(Entity("db", "t")).accepted
-        said.append(world.worker().run_once())
+        said.append(world.worker().run_once().sentence)
 
     work, (kept,) = undoing(world, table)
     world.at_step[step] = compact
@@ -201,7 +201,7 @@ def test_quarantine_whose_time_is_over_stays_for_a_restore(world, later):  # noq
     def cleaner():
         world.at_step.clear()
         try:
-            sentences.append(world.cleaner().run_once())
+            sentences.append(world.cleaner().run_once().sentence)
         except MutexHeldError as error:
             sentences.append(str(error))
 
