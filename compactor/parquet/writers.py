@@ -52,14 +52,14 @@ CODECS: Final = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "
 PAGE_CODECS: Final = {**CODECS, 7: "lz4_raw"}
 """The same of the codecs by themselves, to which `lz4` is one with frames."""
 
-_VERSION: Final = re.compile(r"(.*?)\s+version\s+v?(\d+)\.(\d+)(?:\.(\d+))?", re.ASCII)
+_VERSION: Final = re.compile(r"(.*?)\s+version\s+v?(\d+)(?:\.(\d+))?(?:\.(\d+))?", re.ASCII)
 _KNOWN: Final = {
     "parquet-mr": (1, 8, 0),
     "parquet-cpp-arrow": (0, 0, 0),
     "impala": (0, 0, 0),
-    "trino": (0, 0, 0),
+    "parquet-mr-trino": (0, 0, 0),
 }
-"""Writers whose name calls for no workaround from this version on."""
+"""Writers whose name calls for no workaround from this version on; Trino's is one with parquet-mr's before it."""
 
 
 @lru_cache(maxsize=64)
