@@ -65,6 +65,8 @@ class Footer:
             files of one family may share a file.
         carried: why the file can only be carried over whole, or None.
         kept: why its row groups can be copied but not encoded anew, or None.
+        needs: what a reader must know to decode its values, see `writers.needs`; None: it has no rows, or `carried` says
+            that they weren't read.
         data: the footer's bytes.
         places: wire type, begin and end of the fields in `data`.
     """
@@ -76,6 +78,7 @@ class Footer:
     family: str
     carried: str | None
     kept: str | None
+    needs: str | None
     data: bytes = field(repr=False)
     places: dict[int, Span] = field(repr=False)
 
@@ -151,7 +154,7 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
     family, created_by = _family(data, places), _created_by(data, places)
     type_ordered(data[slice(*places.get(fields.FILE_COLUMN_ORDERS, (0, 0, 0))[1:])], len(judge.leaves))
     if not judge.leaves:
-        return Footer(name, length, rows, (), family, "it has no columns", None, data, places)
+        return Footer(name, length, rows, (), family, "it has no columns", None, None, data, places)
     if sum(group.rows for group in groups) != rows:
         raise MalformedError(f"its row groups have {sum(group.rows for group in groups)} rows instead of {rows}")
     if sum(group.bytes for group in groups) > begin:
@@ -170,7 +173,7 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
         or writers.kept(created_by, judge.codecs)
         or view.unlike(data[slice(*places[fields.FILE_SCHEMA][1:])])
     )
-    return Footer(name, length, rows, groups, family, carried, kept, data, places)
+    return Footer(name, length, rows, groups, family, carried, kept, judge.needs, data, places)
 
 
 class _Judge:
@@ -185,10 +188,18 @@ class _Judge:
         self._data = data
         self._end = end
         self._encodings = set[bytes]()
+        self._filled = set[tuple[int, bytes]]()
+        """Codecs and encodings of row groups with rows."""
 
     @property
     def encodings(self) -> set[int]:
         return {encoding for found in self._encodings for encoding in thrift.integers(found)}
+
+    @property
+    def needs(self) -> str | None:
+        """See `Footer`."""
+        encodings = {encoding for _, found in self._filled for encoding in thrift.integers(found)}
+        return writers.needs({codec for codec, _ in self._filled}, encodings) if self._filled else None
 
     def row_groups(self, places: dict[int, Span], here: Span) -> int:
         """Judge the list of row groups; returns where it ends."""
@@ -231,6 +242,8 @@ class _Judge:
                 raise MalformedError(f"column {leaf.name} has {found.values} values in a row group of {rows[1]} rows")
             described.append(found)
             encodings.append(shared(meta[fields.META_ENCODINGS][1]))
+        if rows[1]:
+            self._filled.update(zip([chunk.codec for chunk in described], encodings, strict=True))
         stored = sum([chunk.stored for chunk in described])
         # Java's readers find the row groups of a split by it
         if group.get(fields.GROUP_STORED, (0, stored))[1] != stored:
@@ -341,7 +354,7 @@ def _created_by(data: bytes, places: dict[int, Span]) -> str:
 
 
 def _unread(name: str, length: int, rows: int, carried: str) -> Footer:
-    return Footer(name, length, rows, (), "", carried, None, b"", {})
+    return Footer(name, length, rows, (), "", carried, None, None, b"", {})
 
 
 def _corrupt(name: str, what: str) -> CorruptFileError:

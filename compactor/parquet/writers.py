@@ -52,6 +52,14 @@ CODECS: Final = {0: "none", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "
 PAGE_CODECS: Final = {**CODECS, 7: "lz4_raw"}
 """The same of the codecs by themselves, to which `lz4` is one with frames."""
 
+_NEWER: Final = {
+    DELTA_BINARY_PACKED: "delta",
+    DELTA_LENGTH_BYTE_ARRAY: "delta",
+    DELTA_BYTE_ARRAY: "delta",
+    BYTE_STREAM_SPLIT: "split",
+}
+"""Encodings that not every reader knows; one that knows any of the three for differences knows all."""
+
 _VERSION: Final = re.compile(r"(.*?)\s+version\s+v?(\d+)(?:\.(\d+))?(?:\.(\d+))?", re.ASCII)
 _KNOWN: Final = {
     "parquet-mr": (1, 8, 0),
@@ -87,6 +95,16 @@ def carried(created_by: str, codecs: AbstractSet[int], encodings: AbstractSet[in
     if version < (1, 8, 0) and DELTA_BYTE_ARRAY in encodings:  # PARQUET-246
         return "its writer, parquet-mr before 1.8, let texts go on from page to page"
     return None
+
+
+def needs(codecs: AbstractSet[int], encodings: AbstractSet[int]) -> str:
+    """
+    What a reader of such row groups must know that not all know: codecs and newer encodings.
+
+    Hive 3.1's parquet-mr (1.10) has Zstandard only by Hadoop's native code, and no LZ4_RAW and BYTE_STREAM_SPLIT.
+    """
+    newer = {_NEWER[encoding] for encoding in encodings if encoding in _NEWER}
+    return " ".join([*map(str, sorted(codecs - {0})), *sorted(newer)])
 
 
 def kept(created_by: str, codecs: Iterable[int]) -> str | None:

@@ -114,6 +114,8 @@ class WholeFacts:
         whole: why the file can't be joined with others; None: it can.
         kept: why none of its parts can be encoded anew; None: they can.
         footer: bytes of a joined file's footer that describe this file's parts, where they are copied.
+        needs: what its readers must know that not all know, such as a codec: within a family, files may share a file
+            only if this is the same; None: nothing, for it has no values.
     """
 
     family: str
@@ -121,6 +123,7 @@ class WholeFacts:
     whole: str | None = None
     kept: str | None = None
     footer: int = 0
+    needs: str | None = ""
 
 
 @dataclass(frozen=True, slots=True)

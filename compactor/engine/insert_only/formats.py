@@ -201,7 +201,8 @@ class _Parquet:
         if footer.carried is not None:
             return WholeFacts("", whole=footer.carried)
         parts = tuple(PartFacts(one.rows, one.bytes, max(one.bytes, one.raw_bytes)) for one in footer.row_groups)
-        return WholeFacts(footer.family, parts, kept=footer.kept, footer=len(footer.value(FILE_ROW_GROUPS)))
+        described = len(footer.value(FILE_ROW_GROUPS))
+        return WholeFacts(footer.family, parts, kept=footer.kept, footer=described, needs=footer.needs)
 
     def join(
         self,

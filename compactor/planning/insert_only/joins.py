@@ -2,7 +2,7 @@
 Which small files of an insert-only table become one, and what happens to their stripes or row groups.
 
 Pure. Files may share a file when they are of one bucket (where the table has buckets), end in the same extension, and
-their format's package says that they are of one family. Files of at least half the full size stay as they are, so a
+their format's package says that they are of one family and need the same of their readers. Files of at least half the full size stay as they are, so a
 second compaction leaves the results of the first alone. The files of one family fill as few files as the full size
 allows, evenly, in reading order.
 Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.task for the full size.
@@ -11,6 +11,7 @@ Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.tas
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from compactor.planning import small
 from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, Segment, together
@@ -78,13 +79,13 @@ def _groups(
 ) -> list[_Group]:
     """All groups, in the order of their first files."""
     alone: list[tuple[int, _Group]] = []
-    families: dict[tuple[int, str, str], list[_Member]] = {}
+    families: dict[_Kind, list[_Member]] = {}
     for place, file in enumerate(files):
         known = facts.get(file.path)
         if (why := _why_alone(file, known, kind, sizes)) is not None or known is None:
             alone.append((place, _Group((file,), why or "")))
         else:
-            key = (file.bucket if bucketed else -1, extension_of(file.path), known.family)
+            key = _Kind(file.bucket if bucketed else -1, extension_of(file.path), known.family, known.needs)
             families.setdefault(key, []).append(_Member(place, file, _footer_bytes(known, sizes)))
     made = list(alone)
     for members in _with_nothing(families):
@@ -92,6 +93,15 @@ def _groups(
             reason = "no other small file of its kind" if len(part) == 1 else ""
             made.append((part[0].place, _Group(tuple(member.file for member in part), reason)))
     return [group for _, group in sorted(made, key=lambda item: item[0])]
+
+
+class _Kind(NamedTuple):
+    """What files that become one have in common; `bucket` is -1 where it doesn't matter."""
+
+    bucket: int
+    extension: str
+    family: str
+    needs: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +127,14 @@ def _footer_bytes(known: WholeFacts, sizes: JoinSizes) -> int:
     return known.footer * copied // len(known.parts)
 
 
-def _with_nothing(families: Mapping[tuple[int, str, str], Sequence[_Member]]) -> Iterator[list[_Member]]:
-    """The families; files that are of every family are among the first of their bucket and extension."""
-    left = {key[:2]: members for key, members in families.items() if not key[2]}
-    for (bucket, extension, family), members in families.items():
-        if family:
-            yield sorted([*members, *left.pop((bucket, extension), ())], key=lambda member: member.place)
+def _with_nothing(families: Mapping[_Kind, Sequence[_Member]]) -> Iterator[list[_Member]]:
+    """The families; files without values, and those of every family, are among the first that they fit into."""
+    left = {kind: members for kind, members in families.items() if not kind.family or kind.needs is None}
+    for kind, members in families.items():
+        if kind.family and kind.needs is not None:
+            fitting = kind._replace(needs=None), kind._replace(family="", needs="")
+            others = [member for other in fitting for member in left.pop(other, ())]
+            yield sorted([*members, *others], key=lambda member: member.place)
     yield from map(list, left.values())
 
 

@@ -191,6 +191,21 @@ def test_an_encoding_that_a_footer_states_and_no_page_has(tmp_path, encoding):
     assert parquet.read_metadata(io.BytesIO(joined)).num_row_groups == 1
 
 
+@pytest.mark.parametrize("small", [1, 8 << 20])
+def test_what_not_every_reader_knows_stays_apart(tmp_path, small):
+    """
+    Codecs and newer encodings: a reader without Zstandard reads the files of the others as before. A file without rows
+    has none of them.
+    """
+    split = {"use_dictionary": False, "column_encoding": {"x": "BYTE_STREAM_SPLIT"}}
+    delta = {"use_dictionary": False, "column_encoding": {"n": "DELTA_BINARY_PACKED"}}
+    manners = [{"compression": "snappy"}, {"compression": "zstd"}, {"compression": "none"}, split, delta]
+    files = [written(table(place * 60), **options) for place, options in enumerate(manners * 2)]
+    made, _ = compacted(tmp_path, [written(table(0).slice(0, 0)), *files], PARQUET, splice={"min_stripe_bytes": small})
+    expected = [rows(file) + rows(files[place + len(manners)]) for place, file in enumerate(files[: len(manners)])]
+    assert sorted(map(rows, made.values())) == sorted(expected)
+
+
 EMPTY = table(0, 0)
 NOTHING = {
     "Parquet without row groups": (

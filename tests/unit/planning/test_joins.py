@@ -45,6 +45,7 @@ def file_of(line: str) -> tuple[InputFile, WholeFacts]:
         said.get("whole"),
         said.get("kept"),
         size_of(said.get("footer", "0")),
+        None if said.get("needs") == "nothing" else said.get("needs", ""),
     )
     return InputFile(
         path, size, 0, FileRole.DELTA, path.partition("/")[0], -1 if bucket is None else bucket, 0, 0
@@ -91,11 +92,13 @@ def directories(draw: st.DrawFn) -> tuple[list[InputFile], dict[str, WholeFacts]
     for number in range(draw(st.integers(1, 12))):
         bucket, family = draw(st.integers(0, 2)), draw(st.sampled_from("ab"))
         some = tuple(draw(st.lists(parts(), min_size=1, max_size=3)))
+        needs = draw(st.sampled_from([None, "", "6"]))
         path = f"delta_{number}_{number}/{bucket:06d}_0"
         files.append(
             InputFile(path, sum(one.bytes for one in some), 0, FileRole.DELTA, path.partition("/")[0], bucket, 0, 0)
         )
-        facts[path] = WholeFacts(family, some, draw(st.none() | st.just("why")), draw(st.none() | st.just("kept")))
+        why, kept = draw(st.none() | st.just("why")), draw(st.none() | st.just("kept"))
+        facts[path] = WholeFacts(family, some, why, kept, needs=needs)
     return files, facts
 
 
@@ -114,7 +117,7 @@ def laid(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], *, buckete
 def test_every_part_of_every_file_is_taken_once(
     directory: tuple[list[InputFile], dict[str, WholeFacts]], bucketed: bool
 ) -> None:
-    """Parts of a file keep their order; names differ; buckets and families don't mix; no joined file is above full size."""
+    """Parts of a file keep their order; names differ; buckets, families and needs don't mix; no joined file is above full size."""
     files, facts = directory
     copies, joins = joined(files, facts, ORC, SIZES, bucketed=bucketed)
     names = [one.name for one in (*copies, *joins)]
@@ -126,6 +129,7 @@ def test_every_part_of_every_file_is_taken_once(
             assert segment.rows == sum(facts[segment.path].parts[number].rows for number in segment.stripes)
         paths = {segment.path for segment in join.segments}
         assert len({facts[path].family for path in paths}) == 1
+        assert len({facts[path].needs for path in paths} - {None}) <= 1
         if bucketed:
             assert {bucket_of(path.rpartition("/")[2]) for path in paths} == {bucket_of(join.name)}
         assert join.bytes <= SIZES.file + max(file.length for file in files)
@@ -141,7 +145,8 @@ def result_of(join: FileJoin, facts: Mapping[str, WholeFacts]) -> tuple[InputFil
     found = facts[join.segments[0].path]
     size = join.bytes
     file = InputFile(path, size, 0, FileRole.BASE, "base_99", bucket_of(join.name) or 0, 0, 0)
-    return file, replace(found, parts=(PartFacts(1, size, size),))
+    needs = {facts[segment.path].needs for segment in join.segments} - {None}
+    return file, replace(found, parts=(PartFacts(1, size, size),), needs=needs.pop() if needs else None)
 
 
 @given(directories(), st.booleans())
