@@ -20,7 +20,7 @@ from compactor.handles import RandomReader
 from compactor.parquet import fields, key_values, structs, thrift, view, writers
 from compactor.parquet.fields import MAGIC
 from compactor.parquet.row_group import Chunk, RowGroup, packed, shared
-from compactor.parquet.schema import Leaf, Schema, read_schema, type_ordered
+from compactor.parquet.schema import BYTE_ARRAY, FIXED, Leaf, Schema, read_schema, type_ordered
 from compactor.parquet.statistics import require_statistics
 from compactor.parquet.thrift import MalformedError, Span, Struct
 from compactor.parsing import parsing
@@ -161,6 +161,9 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
         raise MalformedError("its row groups claim more bytes than the file has")
     if any(number in places for number in fields.FILE_ENCRYPTION):
         judge.carried = "its columns are encrypted"
+    # of several row groups Arrow reads the last one's alone then
+    if unknown := [leaf.name for leaf in judge.leaves if leaf.unknown and leaf.physical in {BYTE_ARRAY, FIXED}]:
+        judge.carried = f"its column {unknown[0]} has texts of the type UNKNOWN, which Arrow reads of one row group only"
     if judge.carried is None:
         _require_arrow(data, rows, [group.rows for group in groups])
     carried = (

@@ -43,6 +43,7 @@ _LOGICAL_NUMBERS: Final = frozenset({5, 6, 7, 8})
 _LOGICAL_INTEGER: Final = 10
 _LOGICAL_TEXTS: Final = frozenset({1, 4, 12, 13})
 _LOGICAL_DECIMAL: Final = 5
+_LOGICAL_UNKNOWN: Final = 11
 _LOGICAL_UUID: Final = 14
 _INTEGER_IS_SIGNED: Final = 2
 _TYPE_ORDER: Final = 1
@@ -65,6 +66,7 @@ class Leaf:
         physical, width: type, and bytes of a value (0 where they vary).
         ordered: whether minimum and maximum have the order of the physical type, bytes compared as unsigned.
         decimal: a decimal in as few bytes as its precision needs, whose order is that of its number.
+        unknown: the logical type UNKNOWN: what readers of it see is NULL.
     """
 
     element: int
@@ -75,6 +77,7 @@ class Leaf:
     width: int
     ordered: bool
     decimal: bool
+    unknown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,9 @@ def _leaf(number: int, element: Struct, path: list[bytes], levels: str) -> Leaf:
     name = b".".join(path).decode(errors="backslashreplace")
     decimal = physical == FIXED and _is_short_decimal(element, width)
     ordered = not decimal and _is_ordered(physical, element)
-    return Leaf(number, thrift.encoded_binaries(path), name, levels, physical, width, ordered, decimal)
+    logical = _logical(element)
+    unknown = logical is not None and logical[0] == _LOGICAL_UNKNOWN
+    return Leaf(number, thrift.encoded_binaries(path), name, levels, physical, width, ordered, decimal, unknown)
 
 
 def _is_ordered(physical: int, element: Struct) -> bool:

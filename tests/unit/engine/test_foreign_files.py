@@ -206,6 +206,33 @@ def test_what_not_every_reader_knows_stays_apart(tmp_path, small):
     assert sorted(map(rows, made.values())) == sorted(expected)
 
 
+def as_unknown(found):
+    """Of the last column, the logical type UNKNOWN instead of any other."""
+    element = found[fields.FILE_SCHEMA][1][-1]
+    element.pop(6, None)
+    thrift.put(element, 10, thrift.STRUCT, b"\xbc\0\0")
+
+
+UNKNOWN = {
+    "texts": (pa.string(), "text", False),
+    "FIXED, as parquet-mr's intervals": (pa.binary(12), b"an interval.", False),
+    "lists of texts": (pa.list_(pa.string()), ["text"], False),
+    "numbers": (pa.int32(), 1, True),
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_texts_of_unknown_type_stay_in_their_file(tmp_path, kind):
+    """Of a file with several row groups Arrow reads only the last one's: it couldn't read what they become."""
+    arrow_type, value, joined = UNKNOWN[kind]
+    values = pa.table({"n": [1, 2, 3], "u": pa.array([value, None, value], arrow_type)})
+    files = [with_footer(written(values.slice(0, count)), as_unknown) for count in (3, 2)]
+    assert None not in map(rows, files)
+    made, _ = compacted(tmp_path, files, PARQUET, splice={"min_stripe_bytes": 1})
+    assert len(made) == (1 if joined else 2)
+    assert sorted(row for one in made.values() for row in rows(one)) == sorted(rows(files[0]) + rows(files[1]))
+
+
 EMPTY = table(0, 0)
 NOTHING = {
     "Parquet without row groups": (
