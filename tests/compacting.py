@@ -191,14 +191,14 @@ def directory_compaction(
     *,
     kind=CompactionKind.MAJOR,
     layout=LayoutVersion.HIVE_4,
-    write_ids="db.t:100:9223372036854775807::",
+    write_ids="db.t:900:9223372036854775807::",
     txn=1000,
     orc_columns="auto",
     splice=None,
 ):
     """
     A compaction of a directory that no warehouse made: files by other writers. All of it counts as committed, up to
-    write id 100.
+    write id 900.
     """
     hive_4 = layout is LayoutVersion.HIVE_4
     facts = TableFacts(

@@ -93,16 +93,13 @@ class Readers:
             self._known[key] = self._readers[name](data)
         return self._known[key]
 
-    def require_unchanged(self, location, files, stored, *, without=frozenset(), **sections):
+    def require_unchanged(self, location, files, stored, **sections):
         """
         Compact files. Each must be carried over byte for byte, or its rows stand in one new file: in their order, for
         each reader that could read it; and none could read only some of those that became one. There is an empty delta
         beside them, for a single file.
-
-        Args:
-            without: names of readers that aren't asked.
         """
-        (location / "delta_0000100_0000100_0000").mkdir(parents=True)
+        (location / "delta_0000900_0000900_0000").mkdir(parents=True)
         made, output = compacted(location, files, stored, **sections)
         outcome, left = Outcome(), dict(made)
         for copy in output.copies:
@@ -120,7 +117,7 @@ class Readers:
                 continue
             outcome.joined.append(sources)
             data = left.pop(join.name)
-            for name in self._readers.keys() - without:
+            for name in self._readers:
                 before = [found for number in sources if (found := self.rows(name, files[number])) != []]
                 if not before or any(found is not None for found in before):
                     assert None not in before, (name, "reads only some of", sources)

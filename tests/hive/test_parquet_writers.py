@@ -44,18 +44,33 @@ FLAT = """
     optional binary s (UTF8); optional int32 d (DATE); optional fixed_len_byte_array(5) w (DECIMAL(11,3));
     optional binary v (DECIMAL(5,1)); optional int64 u (UINT_64); optional int32 i (INT_8);
     """
+NEWER = """
+    required int32 n; optional fixed_len_byte_array(2) h (FLOAT16); optional int64 tn (TIMESTAMP(NANOS,true));
+    optional int64 tm (TIMESTAMP(MICROS,false)); optional int64 tj (TIME(NANOS,false)); optional int32 z (UNKNOWN);
+    optional fixed_len_byte_array(16) u (UUID); optional binary j (JSON); optional float f; optional double x;
+    optional binary g (GEOMETRY(OGC:CRS84)); optional int32 i (INTEGER(16,false)); optional group v (VARIANT(1)) {
+        required binary metadata; optional binary value; optional group typed_value {
+            required group a { optional binary value; optional int32 typed_value; } } }
+    optional group m (MAP) { repeated group key_value { required binary key (STRING); optional group value (LIST) {
+        repeated group list { optional fixed_len_byte_array(2) element (FLOAT16); } } } }
+    """
+"""Types that came with parquet-mr 1.16 at the latest."""
 TIMES = "required int32 n; optional int96 o; optional int64 t (TIMESTAMP_MILLIS); optional binary s (UTF8);"
+NO_DICTIONARY = {"parquet.enable.dictionary": "false"}
 BLOOM = {"parquet.bloom.filter.enabled#s": "true", "parquet.bloom.filter.expected.ndv#s": 50}
 SHAPES = {
     "flat": (FLAT, "SNAPPY", {"parquet.page.row.count.limit": 30}),
     "times": (TIMES, "UNCOMPRESSED", {}),
     "lists": (LISTS, "GZIP", {"parquet.page.size": 500}),
     "version 2": (FLAT + LISTS, "SNAPPY", {"parquet.writer.version": "PARQUET_2_0"}),
-    "reused": (TIMES, "SNAPPY", {"reused": "true", "parquet.enable.dictionary": "false"}),
+    "reused": (TIMES, "SNAPPY", {"reused": "true", **NO_DICTIONARY}),
     "without statistics": (FLAT, "SNAPPY", {"parquet.column.statistics.enabled": "false"}),
     "Bloom filters": (TIMES, "SNAPPY", {**BLOOM, "parquet.page.row.count.limit": 30}),
     "checksums": (TIMES, "GZIP", {"parquet.page.write-checksum.enabled": "true"}),
     "zstd": (FLAT, "ZSTD", {}),
+    "newer types": (NEWER, "SNAPPY", {"parquet.page.row.count.limit": 30}),
+    "newer encodings": (NEWER, "SNAPPY", {"parquet.enable.bytestreamsplit": "true", **NO_DICTIONARY}),
+    "newer pages": (NEWER, "ZSTD", {"parquet.writer.version": "PARQUET_2_0", "parquet.block.row.count.limit": 20}),
     "Hadoop's LZ4": (FLAT, "LZ4", {}),
     "raw LZ4": (FLAT, "LZ4_RAW", {}),
     "encrypted": (TIMES, "SNAPPY", {"encrypted": "file"}),
@@ -198,6 +213,14 @@ def test_files_of_all_releases_in_one_table(tmp_path, written, readers, small):
         ], shape
 
 
+@pytest.mark.parametrize("small", SMALL)
+def test_files_in_all_manners_in_one_table(tmp_path, written, readers, small):
+    """Of one release: codecs, encodings and types that not every reader knows take no other files along."""
+    found = written(JUDGES[-1])
+    files = [file for turn in range(3) for shape in SHAPES for file in found[shape][turn : turn + 1]]
+    readers.require_unchanged(tmp_path / "all", files, PARQUET, splice={"min_stripe_bytes": SMALL[small]})
+
+
 def test_a_table_of_2200_columns(tmp_path, javas, readers):
     """Copied or encoded anew, it reads as before."""
     schema = "message m { " + " ".join(f"optional int32 measure_{number:04};" for number in range(2200)) + " }"
@@ -225,11 +248,11 @@ def fixtures():
 @pytest.mark.parametrize("small", SMALL)
 def test_files_that_lie_here_by_libraries_of_many_releases(tmp_path, fixtures, readers, small):
     """
-    Those of pyarrow from 0.11, DuckDB from 0.3, polars from 0.13, fastparquet from 0.8, and of parquet-mr 1.6: twice with
-    a file without rows, and beside all others.
+    Those of pyarrow from 0.11, DuckDB from 0.3, polars from 0.13, fastparquet from 0.8, of parquet-mr 1.6, Trino 476 and
+    two writers in Go: twice with a file without rows, and beside all others.
     """
     sizes = {"splice": {"min_stripe_bytes": SMALL[small]}}
-    assert len(fixtures) == 17
+    assert len(fixtures) == 20
     for (library, release), files in fixtures.items():
         for shape in {name.rsplit("-", 1)[0] for name in files}:
             some = [file for name, file in files.items() if name.startswith(shape)]
@@ -241,7 +264,6 @@ def test_files_that_lie_here_by_libraries_of_many_releases(tmp_path, fixtures, r
         tmp_path / "all",
         [file for files in fixtures.values() for name, file in files.items() if not name.endswith("-2.parquet")],
         PARQUET,
-        without={f"parquet-mr {JUDGES[0]}"},  # it can't read zstd without Hadoop's native code
         **sizes,
     )
 
