@@ -37,12 +37,16 @@ OPTIONAL: Final = 1
 REPEATED: Final = 2
 
 DECIMAL: Final = 5
+_TIMESTAMP_MILLIS: Final = 9
 _SIGNED_NUMBERS: Final = frozenset({DECIMAL, 6, 7, 8, 9, 10, 15, 16, 17, 18})
 _TEXTS: Final = frozenset({0, 4, 19, 20})
 _LOGICAL_NUMBERS: Final = frozenset({5, 6, 7, 8})
 _LOGICAL_INTEGER: Final = 10
 _LOGICAL_TEXTS: Final = frozenset({1, 4, 12, 13})
 _LOGICAL_DECIMAL: Final = 5
+_LOGICAL_TIMESTAMP: Final = 8
+_UNIT: Final = 2
+_MILLIS: Final = 1
 _LOGICAL_UNKNOWN: Final = 11
 _LOGICAL_UUID: Final = 14
 _INTEGER_IS_SIGNED: Final = 2
@@ -67,6 +71,7 @@ class Leaf:
         ordered: whether minimum and maximum have the order of the physical type, bytes compared as unsigned.
         decimal: a decimal in as few bytes as its precision needs, whose order is that of its number.
         unknown: the logical type UNKNOWN: what readers of it see is NULL.
+        milliseconds: timestamps in INT64.
     """
 
     element: int
@@ -78,6 +83,7 @@ class Leaf:
     ordered: bool
     decimal: bool
     unknown: bool
+    milliseconds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,9 @@ def _leaf(number: int, element: Struct, path: list[bytes], levels: str) -> Leaf:
     ordered = not decimal and _is_ordered(physical, element)
     logical = _logical(element)
     unknown = logical is not None and logical[0] == _LOGICAL_UNKNOWN
-    return Leaf(number, thrift.encoded_binaries(path), name, levels, physical, width, ordered, decimal, unknown)
+    milliseconds = physical == INT64 and _is_milliseconds(element)
+    path_of_leaf = thrift.encoded_binaries(path)
+    return Leaf(number, path_of_leaf, name, levels, physical, width, ordered, decimal, unknown, milliseconds)
 
 
 def _is_ordered(physical: int, element: Struct) -> bool:
@@ -182,6 +190,15 @@ def _is_short_decimal(element: Struct, width: int) -> bool:
         and 0 <= scale <= precision
         and width == decimal_width(precision)
     )
+
+
+def _is_milliseconds(element: Struct) -> bool:
+    if element.get(CONVERTED, (0, None))[1] == _TIMESTAMP_MILLIS:
+        return True
+    union, _ = thrift.decode(element[LOGICAL][1], 0, {_LOGICAL_TIMESTAMP: {_UNIT: {}}}) if LOGICAL in element else ({}, 0)
+    found = union.get(_LOGICAL_TIMESTAMP, (0, None))[1]
+    unit = found.get(_UNIT, (0, None))[1] if isinstance(found, dict) else None
+    return isinstance(unit, dict) and _MILLIS in unit
 
 
 def decimal_width(precision: int) -> int:

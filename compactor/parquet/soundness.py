@@ -203,8 +203,7 @@ def _require_data_page(column: _Column, page: Page, allowed: frozenset[int]) -> 
     if statistics in header:
         require_bounds(thrift.decode(header[statistics][1], 0, {})[0], leaf, page.values)
     if page.kind == DATA_PAGE_1:
-        levels = {header[number][1] for number, letter in ((3, "OR"), (4, "R")) if set(letter) & set(leaf.levels)}
-        if not levels <= _LEVELS or not {header[3][1], header[4][1]} <= KNOWN_ENCODINGS:
+        if not {header[3][1], header[4][1]} <= _LEVELS:  # Java reads by them where there are no levels, too
             raise MalformedError("a page's levels have an encoding that isn't one of levels")
         return _rows_begun(column, page, header[4][1]) if "R" in leaf.levels else page.values
     nulls, rows, lengths = header[2][1], header[3][1], (header[5][1], header[6][1])

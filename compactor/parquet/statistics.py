@@ -16,6 +16,8 @@ from compactor.parquet.writers import KNOWN_ENCODINGS
 _NULLS: Final = 3
 _BOUNDS: Final = (1, 2, 5, 6)
 _WIDTHS: Final = {BOOLEAN: 1, INT32: 4, INT64: 8, INT96: 12, FLOAT: 4, DOUBLE: 8}
+_MOST_MILLISECONDS: Final = (1 << 63) // 1000 - 1
+"""DuckDB makes microseconds of a minimum or maximum before it reads, and fails where they have no room."""
 _KINDS_OF_PAGES: Final = range(4)
 
 
@@ -61,7 +63,8 @@ def require_bounds(statistics: Struct, leaf: Leaf, values: int) -> None:
 
 def require_bound(value: bytes, leaf: Leaf) -> None:
     """
-    Judge a minimum or maximum by its length; that of texts and of FIXED may be shortened.
+    Judge a minimum or maximum by its length, where that of texts and of FIXED may be shortened, and of milliseconds by
+    the range that DuckDB has for them.
 
     Raises:
         MalformedError: see above.
@@ -69,6 +72,8 @@ def require_bound(value: bytes, leaf: Leaf) -> None:
     width = _WIDTHS.get(leaf.physical)
     if (width is not None and len(value) != width) or (leaf.physical == FIXED and len(value) > leaf.width):
         raise MalformedError(f"column {leaf.name} has a minimum or maximum of {len(value)} bytes")
+    if leaf.milliseconds and abs(int.from_bytes(value, "little", signed=True)) > _MOST_MILLISECONDS:
+        raise MalformedError(f"column {leaf.name} has a minimum or maximum whose microseconds have no room")
 
 
 def _require_sizes(found: Struct, leaf: Leaf) -> None:

@@ -213,6 +213,27 @@ def as_unknown(found):
     thrift.put(element, 10, thrift.STRUCT, b"\xbc\0\0")
 
 
+@pytest.mark.parametrize("converted", [True, False])
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_a_minimum_of_milliseconds_has_microseconds(tmp_path, unit, converted):
+    """DuckDB makes those of it before it reads, and fails over the whole file: it is carried over alone."""
+
+    def beyond(found):
+        if not converted:
+            found[fields.FILE_SCHEMA][1][1].pop(6)  # the logical type tells the unit
+        lowest = (-(1 << 62)).to_bytes(8, "little", signed=True)
+        thrift.put(_meta(found), 12, thrift.STRUCT, b"\x58\x08" + bytes(8) + b"\x18\x08" + lowest + b"\0")
+
+    good = with_footer(
+        written(pa.table({"t": pa.array([0, 1], pa.timestamp(unit))})),
+        lambda found: converted or found[fields.FILE_SCHEMA][1][1].pop(6),
+    )
+    bad = with_footer(written(pa.table({"t": pa.array([0, 1], pa.timestamp(unit))})), beyond)
+    made, _ = compacted(tmp_path, [good, bad, good], PARQUET)
+    assert len(made) == (2 if unit == "ms" else 1)
+    assert (bad in made.values()) == (unit == "ms")
+
+
 UNKNOWN = {
     "texts": (pa.string(), "text", False),
     "FIXED, as parquet-mr's intervals": (pa.binary(12), b"an interval.", False),

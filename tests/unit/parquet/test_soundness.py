@@ -24,7 +24,7 @@ from compactor.parquet.pages import (
 from compactor.parquet.row_group import load
 from compactor.parquet.soundness import require_sound
 from compactor.parquet.thrift import MalformedError
-from compactor.parquet.writers import BIT_PACKED, RLE
+from compactor.parquet.writers import BIT_PACKED, DELTA_BINARY_PACKED, PLAIN, RLE
 from tests.unit.parquet.files import lies, piece, with_footer, written
 
 TABLE = pa.table(
@@ -200,6 +200,22 @@ def bloom(size, content, kinds=(1, 1, 1)):
     """A Bloom filter that says its size, algorithm, hash and compression."""
     kinds = {2 + number: (thrift.STRUCT, {kind: (thrift.STRUCT, {})}) for number, kind in enumerate(kinds)}
     return thrift.encode({1: (thrift.I32, size), **kinds}) + bytes(content)
+
+
+@pytest.mark.parametrize("field", [3, 4])
+@pytest.mark.parametrize("values", [pa.array([1, 2], pa.int64()), pa.array([1, None], pa.int64()), pa.array([[1], []])])
+def test_levels_have_an_encoding_of_levels_even_where_there_are_none(values, field):
+    """Java's readers read them by it, of a column without NULLs and lists too: in PLAIN they find no reader."""
+    required = pa.schema([pa.field("v", values.type, nullable=bool(values.null_count))])
+    one = column(0, pa.table([values], schema=required), use_dictionary=False)
+    page = next(pages(one.stored))
+    for encoding, sound in ((RLE, True), (PLAIN, False), (DELTA_BINARY_PACKED, False)):
+        changed = replace(page, header={**page.header, field: (thrift.I32, encoding)})
+        judged = soundness._require_data_page, one, changed, soundness._written_as(one.meta)
+        if sound:
+            judged[0](*judged[1:])
+        else:
+            refused(*judged, said="isn't one of levels")
 
 
 @pytest.mark.parametrize("size", [32, 64])
