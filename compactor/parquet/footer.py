@@ -163,7 +163,9 @@ def _judged(name: str, length: int, begin: int, data: bytes) -> Footer:
         judge.carried = "its columns are encrypted"
     # of several row groups Arrow reads the last one's alone then
     if unknown := [leaf.name for leaf in judge.leaves if leaf.unknown and leaf.physical in {BYTE_ARRAY, FIXED}]:
-        judge.carried = f"its column {unknown[0]} has texts of the type UNKNOWN, which Arrow reads of one row group only"
+        judge.carried = (
+            f"its column {unknown[0]} has texts of the type UNKNOWN, which Arrow reads of one row group only"
+        )
     if judge.carried is None:
         _require_arrow(data, rows, [group.rows for group in groups])
     carried = (

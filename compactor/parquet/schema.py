@@ -45,6 +45,7 @@ _LOGICAL_INTEGER: Final = 10
 _LOGICAL_TEXTS: Final = frozenset({1, 4, 12, 13})
 _LOGICAL_DECIMAL: Final = 5
 _LOGICAL_TIMESTAMP: Final = 8
+_LOGICAL_FLOAT16: Final = 15
 _UNIT: Final = 2
 _MILLIS: Final = 1
 _LOGICAL_UNKNOWN: Final = 11
@@ -72,6 +73,7 @@ class Leaf:
         decimal: a decimal in as few bytes as its precision needs, whose order is that of its number.
         unknown: the logical type UNKNOWN: what readers of it see is NULL.
         milliseconds: timestamps in INT64.
+        half: floats of two bytes.
     """
 
     element: int
@@ -84,6 +86,7 @@ class Leaf:
     decimal: bool
     unknown: bool
     milliseconds: bool
+    half: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +165,20 @@ def _leaf(number: int, element: Struct, path: list[bytes], levels: str) -> Leaf:
     logical = _logical(element)
     unknown = logical is not None and logical[0] == _LOGICAL_UNKNOWN
     milliseconds = physical == INT64 and _is_milliseconds(element)
-    path_of_leaf = thrift.encoded_binaries(path)
-    return Leaf(number, path_of_leaf, name, levels, physical, width, ordered, decimal, unknown, milliseconds)
+    half = logical is not None and logical[0] == _LOGICAL_FLOAT16
+    return Leaf(
+        number,
+        thrift.encoded_binaries(path),
+        name,
+        levels,
+        physical,
+        width,
+        ordered,
+        decimal,
+        unknown,
+        milliseconds,
+        half,
+    )
 
 
 def _is_ordered(physical: int, element: Struct) -> bool:
@@ -195,7 +210,9 @@ def _is_short_decimal(element: Struct, width: int) -> bool:
 def _is_milliseconds(element: Struct) -> bool:
     if element.get(CONVERTED, (0, None))[1] == _TIMESTAMP_MILLIS:
         return True
-    union, _ = thrift.decode(element[LOGICAL][1], 0, {_LOGICAL_TIMESTAMP: {_UNIT: {}}}) if LOGICAL in element else ({}, 0)
+    union, _ = (
+        thrift.decode(element[LOGICAL][1], 0, {_LOGICAL_TIMESTAMP: {_UNIT: {}}}) if LOGICAL in element else ({}, 0)
+    )
     found = union.get(_LOGICAL_TIMESTAMP, (0, None))[1]
     unit = found.get(_UNIT, (0, None))[1] if isinstance(found, dict) else None
     return isinstance(unit, dict) and _MILLIS in unit

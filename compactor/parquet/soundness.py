@@ -215,7 +215,7 @@ def _require_data_page(column: _Column, page: Page, allowed: frozenset[int]) -> 
     ends = []
     for data, highest in ((stored[:at], leaf.levels.count("R")), (stored[at:], len(leaf.levels))):
         zeros, end = _zeros(data, highest, page.values)
-        if highest and end != len(data):
+        if end != len(data):
             raise MalformedError(f"a page's levels of {len(data)} bytes end at byte {end}")
         ends.append(zeros)
     if "R" not in leaf.levels:

@@ -69,7 +69,7 @@ def require_bound(value: bytes, leaf: Leaf) -> None:
     Raises:
         MalformedError: see above.
     """
-    width = _WIDTHS.get(leaf.physical)
+    width = leaf.width if leaf.half else _WIDTHS.get(leaf.physical)
     if (width is not None and len(value) != width) or (leaf.physical == FIXED and len(value) > leaf.width):
         raise MalformedError(f"column {leaf.name} has a minimum or maximum of {len(value)} bytes")
     if leaf.milliseconds and abs(int.from_bytes(value, "little", signed=True)) > _MOST_MILLISECONDS:

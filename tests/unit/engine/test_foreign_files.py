@@ -234,6 +234,18 @@ def test_a_minimum_of_milliseconds_has_microseconds(tmp_path, unit, converted):
     assert (bad in made.values()) == (unit == "ms")
 
 
+@pytest.mark.parametrize("width", range(4))
+def test_a_minimum_of_float16_has_two_bytes(tmp_path, width):
+    """Java's reader and DuckDB read it as one; that of other FIXED may be shortened."""
+    values = pa.table({"h": pa.array([1.0, 2.0], pa.float16())})
+    bound = bytes([width]) + bytes(width)
+    stated = b"\x58" + bound + b"\x18" + bound + b"\0"
+    bad = with_footer(written(values), lambda found: thrift.put(_meta(found), 12, thrift.STRUCT, stated))
+    made, _ = compacted(tmp_path, [written(values), bad, written(values)], PARQUET)
+    assert len(made) == (1 if width == 2 else 2)
+    assert (bad in made.values()) == (width != 2)
+
+
 UNKNOWN = {
     "texts": (pa.string(), "text", False),
     "FIXED, as parquet-mr's intervals": (pa.binary(12), b"an interval.", False),

@@ -218,6 +218,17 @@ def test_levels_have_an_encoding_of_levels_even_where_there_are_none(values, fie
             refused(*judged, said="isn't one of levels")
 
 
+@pytest.mark.parametrize("field", [5, 6])
+def test_a_column_without_levels_has_no_bytes_of_them(field):
+    """In a page of version 2: readers look for values behind so many bytes."""
+    schema = pa.schema([pa.field("v", pa.int64(), nullable=False)])
+    one = column(0, pa.table([[1, 2]], schema=schema), use_dictionary=False, data_page_version="2.0")
+    page, allowed = next(pages(one.stored)), soundness._written_as(one.meta)
+    assert soundness._require_data_page(one, page, allowed) == 2
+    changed = replace(page, header={**page.header, field: (thrift.I32, 1)})
+    refused(soundness._require_data_page, one, changed, allowed, said="levels of 1 bytes end at byte 0")
+
+
 @pytest.mark.parametrize("size", [32, 64])
 def test_a_bloom_filter_is_of_the_one_kind_and_as_long_as_it_says(size):
     """In whole blocks; none at all is fine."""
@@ -491,7 +502,7 @@ def test_a_page_has_an_encoding_that_is_counted(version):
 
 
 def test_levels_of_a_page_may_have_either_encoding():
-    """Those of repetition and those of definition, each its own; where there are no levels, any that is known."""
+    """Those of repetition and those of definition, each its own."""
     one, page = data_page(2, "1.0", compression="none")
     allowed = soundness._written_as(one.meta)
     rows = soundness._require_data_page(one, page, allowed)
@@ -503,9 +514,6 @@ def test_levels_of_a_page_may_have_either_encoding():
         header = {**page.header, 3: (thrift.I32, definition), 4: (thrift.I32, BIT_PACKED)}
         packed = replace(page, begin=0, end=page.raw_bytes, header=header)
         assert soundness._require_data_page(changed, packed, allowed) == page.values - 5
-    one, page = data_page(0, "1.0")
-    header = {**page.header, 4: (thrift.I32, 0)}
-    assert soundness._require_data_page(one, replace(page, header=header), allowed) == page.values
 
 
 @pytest.mark.parametrize("codec", range(8))
