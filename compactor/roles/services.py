@@ -167,7 +167,7 @@ class Services:
 
     @property
     def hive_4(self) -> bool:
-        return self.database.schema.hive_4
+        return not self.database.schema.generation.rename_commits
 
     def now_ms(self) -> int:
         """The database clock, in ms."""
