@@ -104,7 +104,7 @@ def resolve(
     Args:
         listing: everything below the partition; the order of its entries doesn't matter.
         write_ids: a reader's, compactor's or cleaner's list of the table.
-        txns: the transactions by which a `_v` suffix is judged; None on Hive 3.1, which has no such suffix.
+        txns: the transactions by which a `_v` suffix is judged; not needed on Hive 3.1, which has no such suffix.
         layout: the generation whose rules for names and for compacted bases apply.
         with_originals: whether queries read original files where there is no base; if not, all of them are left, and
             none is replaced.

@@ -45,12 +45,12 @@ class ReadSnapshot:
 
     Args:
         write_ids: of the table.
-        txns: the transactions by which a `_v` suffix is judged; None on Hive 3.1.
+        txns: the transactions by which a `_v` suffix is judged.
     """
 
     layout: LayoutVersion
     write_ids: ValidWriteIdList
-    txns: ValidTxnList | None
+    txns: ValidTxnList
 
     def up_to(self, write_id: int) -> "ReadSnapshot":
         """The snapshot of a reader that knows no write above a write id."""

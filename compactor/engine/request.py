@@ -22,7 +22,8 @@ class CompactionRequest:
             that.
         attempt: unique together with the entry's id, for ever: both name the staging directory.
         location: the directory of the partition, or of an unpartitioned table; a Hadoop path string.
-        txns: the transactions by which a `_v` suffix is judged, the compaction's own not valid; None on Hive 3.1.
+        txns: the transactions by which a `_v` suffix is judged, the compaction's own not valid; of a worker
+            on Hive 3.1: None.
         visibility_txn: the compaction's own transaction; None on Hive 3.1.
         columns_by: how the table's readers find its columns in an ORC file.
         root: the warehouse root that contains a local location; see `beneath.RootOf`.

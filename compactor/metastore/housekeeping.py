@@ -59,10 +59,6 @@ MUTEXES = {
     Duty.DUPLICATE_COMPONENTS: "HouseKeeper",
     Duty.HISTORY: "HouseKeeper",
 }
-_MUTEXES_3 = MUTEXES | {
-    Duty.WRITE_SET: "WriteSetCleaner",
-    Duty.HISTORY: "CompactionHistory",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +98,8 @@ class Housekeeping:
         if self._database.embedded:
             return dict.fromkeys(Duty, DutyFinding(ours=True, sentence="no other process uses the embedded database"))
         found = self._database.read(lambda connection: {duty: self._undone(connection, duty) for duty in Duty})
-        if not self._schema.hive_4:
-            for duty in (Duty.WRITE_ID_MAPPINGS, Duty.EMPTY_TRANSACTIONS):
-                found[duty] = DutyFinding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
-        return found
+        replaced = DutyFinding(ours=True, sentence="Hive 3.1 leaves it to its Initiator, which we replace")
+        return {duty: replaced if duty in self._schema.generation.initiators_duties else found[duty] for duty in found}
 
     def run(
         self,
@@ -127,7 +121,7 @@ class Housekeeping:
         Raises:
             CompactorError: the duty couldn't be done.
         """
-        name = (MUTEXES if self._schema.hive_4 else _MUTEXES_3)[duty]
+        name = self._schema.generation.mutexes.get(duty, MUTEXES[duty])
         try:
             with self._database.mutex(name, wait_seconds=1.0):
                 return self._perform(duty, timeout_ms, retention or Retention(), late_ms)
@@ -284,7 +278,7 @@ class Housekeeping:
         silent = last_sign_of_life(schema) <= self._database.now - late_ms
         txns, components, history = schema.txns.c, schema.txn_components.c, schema.min_history_write_id
         bound = self._snapshots.min_open_or_next(connection)
-        if schema.hive_4:
+        if schema.next_txn_id is None:  # the high watermark is the newest row
             bound = min(bound, maximum(connection, txns.txn_id, txns.txn_started < self._database.now - _KEPT_MS))
         where = and_(
             txns.txn_state.in_(["a", "c"]),

@@ -27,16 +27,18 @@ DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 @lru_cache(maxsize=4096)
 def spellings(name: str) -> tuple[str, ...]:
     """All spellings in which any Hive may have stored a catalogued name, the name itself first."""
-    return tuple(dict.fromkeys((*stored_as(name, hive_4=False), *stored_as(name, hive_4=True))))
+    return tuple(dict.fromkeys((name, locked_by_3(name), locked_by_4(name))))
 
 
-def stored_as(name: str, *, hive_4: bool) -> tuple[str, ...]:
-    """
-    The spellings in which this generation of Hive stores a catalogued name.
+def locked_by_3(name: str) -> str:
+    """A catalogued name as Hive 3.1's TxnHandler.lock changes it."""
+    return name.lower()
 
-    The name itself comes first, the spelling of Hive's locks last; there is one spelling when the two are the same.
-    """
-    return tuple(dict.fromkeys((name, _as_locked(name, hive_4=hive_4))))
+
+def locked_by_4(name: str) -> str:
+    """A catalogued name as 4.x's TxnHandler.lock changes it."""
+    keys_and_values = (part.partition("=")[::2] for part in name.split("/"))
+    return "/".join(f"{escaped(key.lower())}={escaped(value)}" for key, value in keys_and_values)
 
 
 def is_plain(stored: str) -> bool:
@@ -83,10 +85,3 @@ def escaped(value: str) -> str:
 
 def _keys(name: str) -> list[str]:
     return [folded(part.partition("=")[0]) for part in name.split("/")]
-
-
-def _as_locked(name: str, *, hive_4: bool) -> str:
-    if not hive_4:
-        return name.lower()
-    keys_and_values = (part.partition("=")[::2] for part in name.split("/"))
-    return "/".join(f"{escaped(key.lower())}={escaped(value)}" for key, value in keys_and_values)

@@ -22,6 +22,7 @@ from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.work import WorkTable
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.generation import Generation
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locations.places import Places
 from compactor.metastore.model import Entity, QueueEntry, QueueState, TableFacts
@@ -158,16 +159,17 @@ class Services:
         return services
 
     @property
+    def generation(self) -> Generation:
+        """What the metastore's generation of Hive does otherwise than the other."""
+        return self.database.schema.generation
+
+    @property
     def layout(self) -> LayoutVersion:
-        return self.database.schema.version
+        return self.generation.layout
 
     def columns_of(self, table: TableFacts) -> ColumnRule:
         """How the site's readers find a table's columns in an ORC file."""
         return column_rule(self.settings.readers.orc_columns, self.layout, table.reader_parameters)
-
-    @property
-    def hive_4(self) -> bool:
-        return self.database.schema.hive_4
 
     def now_ms(self) -> int:
         """The database clock, in ms."""

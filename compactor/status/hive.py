@@ -40,8 +40,9 @@ class HiveSide(NamedTuple):
     def read(cls, database: Database) -> Self:
         queue = Queue(database)
         recent = [*queue.working(), *queue.history(limit=_RECENT)]
-        initiators = _by_host(queue.initiators(DAYS * DAY_MS)) if database.schema.hive_4 else None
-        return cls(database.schema.schema_version, len(recent), sum(map(_is_hives, recent)), initiators)
+        initiators = queue.initiators(DAYS * DAY_MS)
+        by_host = None if initiators is None else _by_host(initiators)
+        return cls(database.schema.schema_version, len(recent), sum(map(_is_hives, recent)), by_host)
 
 
 def undone(database: Database) -> Mapping[str, str]:

@@ -13,12 +13,12 @@ from sqlalchemy import Table, bindparam, not_, select, tuple_
 from sqlalchemy.exc import CompileError
 from sqlglot import exp
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.coordination.sql.table import StateTable
 from compactor.daemon.queue_metrics import QueueMetrics
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.compaction_queue.claims import _listed
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.generation import HIVE_3, HIVE_4
 from compactor.metastore.db.own_tables import OWN_TABLES
 from compactor.metastore.db.schema import _build, _generation, _missing
 from compactor.metastore.db.tables import CATALOG, TRANSACTIONS
@@ -30,7 +30,7 @@ from tests.metastore.embedded import columns, create_hive_3
 from tests.model.test_roles_life import EVERYTHING, Life
 from tests.unit.roles.world import World
 
-VERSIONS = {"3.1.0": LayoutVersion.HIVE_3, "4.0.0": LayoutVersion.HIVE_4}
+VERSIONS = {"3.1.0": HIVE_3, "4.0.0": HIVE_4}
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SCRIPTS = DEPLOY / "dialects" / "sql"
 EVERY_PRODUCT = pytest.mark.parametrize("product", PRODUCTS)
@@ -42,7 +42,7 @@ def life_of(path: Path, product: str, version: str) -> Judge:
     database = Database(f"sqlite:///{path}", create=True)
     database.dialect = stand_in(product)
     with database:
-        assert database.schema.version is VERSIONS[version]
+        assert database.schema.generation is VERSIONS[version]
         judge.listen(database)
         life = Life(World(database, path.parent), EVERYTHING, partitioned=True)
         life.live()
@@ -101,7 +101,7 @@ def schema_of(product: str):
     specs = CATALOG + TRANSACTIONS
     names = {spec.name: spec.name for spec in specs if spec.name != "NEXT_TXN_ID"}
     everything = {spec.name: {column.name for column in spec.columns} for spec in specs}
-    return _build(dialect, LayoutVersion.HIVE_4, "4.0.0", names, everything)
+    return _build(dialect, HIVE_4, "4.0.0", names, everything)
 
 
 @EVERY_PRODUCT

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sqlalchemy import create_engine
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.metastore.db.dialects.sqlite import SQLite
+from compactor.metastore.db.generation import HIVE_3
 from compactor.metastore.db.schema import _build
 
 COLUMNS = Path(__file__).resolve().parents[1] / "fixtures" / "metastore_columns.txt"
@@ -35,7 +35,7 @@ def create_hive_3(path: Path) -> None:
     found = columns("oracle", "3.1.0")
     names = {name: name for name in found}
     wanted = {name: set(found[name]) for name in found}
-    schema = _build(SQLite(), LayoutVersion.HIVE_3, "3.1.0", names, wanted)
+    schema = _build(SQLite(), HIVE_3, "3.1.0", names, wanted)
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         schema.metadata.create_all(connection)

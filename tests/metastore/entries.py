@@ -19,7 +19,7 @@ def claimed(database, entity=T, kind=MAJOR, worker="compactor-edge-1"):
 def working(database, entity=T, worker="compactor-edge-1", write_id=5):
     """An entry whose worker has stored what it covers; returns it with its transaction (None on 3.1)."""
     entry = claimed(database, entity, worker=worker)
-    txn_id = Transactions(database).open_compaction("ann", "edge") if database.schema.hive_4 else None
+    txn_id = Transactions(database).open_compaction("ann", "edge")
     Queue(database).set_compactor_state(entry, txn_id, write_id, "ann")
     return entry, txn_id
 

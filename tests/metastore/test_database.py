@@ -33,10 +33,10 @@ def test_the_schema_is_recognised_by_its_tables(database):
     """
     schema = database.schema
     assert schema.version is (LayoutVersion.HIVE_4 if schema.txn_lock_tbl is not None else LayoutVersion.HIVE_3)
-    lower = not schema.hive_4 and database.dialect.name == "PostgreSQL"
+    lower = schema.version != "hive-4" and database.dialect.name == "PostgreSQL"
     assert schema.txns.name == ("txns" if lower else "TXNS")
     assert schema.tbls.name == "TBLS"
-    assert ("cq_pool_name" in schema.compaction_queue.c) is schema.hive_4
+    assert ("cq_pool_name" in schema.compaction_queue.c) is (schema.version == "hive-4")
 
 
 @pytest.mark.postgres
@@ -131,7 +131,7 @@ def test_a_metastore_in_a_schema_of_its_own(altered_database, postgres):
     url = address.written(PostgreSQL, f"{USER}@", rest.rpartition("@")[2].partition("/")[0], name, options)
     with Database(url) as database:
         assert not dropped
-        assert database.schema.hive_4
+        assert database.schema.version == "hive-4"
 
 
 @pytest.mark.postgres

@@ -9,6 +9,7 @@ from compactor.metastore.candidates import Initiating
 from compactor.metastore.clean.aborts import Aborts
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.retention import Retention
+from compactor.metastore.db.generation import HIVE_3
 from compactor.metastore.housekeeping import MUTEXES, Duty, Housekeeping
 from compactor.metastore.txn.snapshots import snapshots_for
 from compactor.metastore.txn.transactions import Transactions, TxnState
@@ -295,6 +296,11 @@ def test_aborted_by_hand_is_never_purged(database_4, hive_4):
     for _ in range(10):
         hive_4.finished(state="x")
     assert Housekeeping(database_4).purge_history(Retention()) == 0
+
+
+def test_a_generation_names_duties_that_there_are():
+    """What it says of a duty under another name would be said of none."""
+    assert {*HIVE_3.mutexes, *HIVE_3.initiators_duties} <= set(Duty)
 
 
 @pytest.mark.parametrize("duty", Duty)

@@ -12,7 +12,7 @@ from compactor.metastore.clean.readers import read_readers
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
-from compactor.metastore.partition_names import folded, is_plain, spellings, stored_as
+from compactor.metastore.partition_names import folded, is_plain, locked_by_3, locked_by_4, spellings
 from compactor.metastore.txn.locks import Locks
 from tests.metastore.actor import Hive
 from tests.metastore.ready import compacted
@@ -40,14 +40,13 @@ def catalogued(database):
 
 def stored(name, database):
     """What a static write to the partition leaves in TXN_COMPONENTS and HIVE_LOCKS."""
-    return stored_as(name, hive_4=database.schema.hive_4)[-1]
+    return database.schema.generation.stored_as(name)[-1]
 
 
 @pytest.mark.parametrize(("name", "on_3", "on_4"), STORED)
 def test_what_each_hive_stores(name, on_3, on_4):
     """Both spellings are known of a name, and all of them fold to one."""
-    assert stored_as(name, hive_4=False)[-1] == on_3
-    assert stored_as(name, hive_4=True)[-1] == on_4
+    assert (locked_by_3(name), locked_by_4(name)) == (on_3, on_4)
     assert set(spellings(name)) == {name, on_3, on_4}
     assert len({folded(spelling) for spelling in spellings(name)}) == 1
 
@@ -210,4 +209,4 @@ def test_commits_that_may_be_another_partitions_stay(database, hive):
             Queue(database).entry(compacted(database, hive, f"db.t/{name}", write_id=99)[0])
         )
     left = {name for (name,) in hive.rows(database.schema.completed_txn_components, "ctc_partition")}
-    assert left == ({"p=a%253Ab"} if database.schema.hive_4 else {"p=abc", "p=ü"})
+    assert left == ({"p=a%253Ab"} if database.schema.version == "hive-4" else {"p=abc", "p=ü"})

@@ -102,5 +102,5 @@ def test_what_hives_own_initiator_queued_is_told_by_its_host(real_hive, tmp_path
     assert " ERROR " not in real_hive.party.call("Threads.cycle", "Initiator")
     (entry,) = queue.entries(entity=Entity("db", "t"))
     found = queue.initiators(3_600_000)
-    assert found == ({entry.initiator_id: (1, entry.enqueue_ms)} if real_hive.party.hive_4 else {})
-    assert all(re.fullmatch(r".+-\d+", name) for name in found)
+    assert found == ({entry.initiator_id: (1, entry.enqueue_ms)} if real_hive.party.hive_4 else None)
+    assert all(re.fullmatch(r".+-\d+", name) for name in found or ())

@@ -132,7 +132,7 @@ def test_a_cleaned_entry_that_was_renamed_forgets_nothing_of_its_old_name(steppe
     hive.write("db.t")
     queue.enqueue(OLD, CompactionKind.MAJOR)
     entry = queue.claim("w", "1")
-    txn_id = Transactions(stepped_database).open_compaction("u", "h") if stepped_database.schema.hive_4 else None
+    txn_id = Transactions(stepped_database).open_compaction("u", "h")
     queue.set_compactor_state(entry, txn_id, 1, None)
     entry = queue.entry(entry.id)
     queue.mark_compacted_and_commit(entry, "w", txn_id)

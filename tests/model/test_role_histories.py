@@ -133,7 +133,7 @@ def play_under_roles(world, options, life):
     history.check()
     history.read()
     assert history.joined or life is not OF_JOINED_FILES, "Hive joined no files"
-    if world.services.hive_4 and not any(isinstance(step, JoinFiles) for step in life.steps):
+    if world.services.layout == "hive-4" and not any(isinstance(step, JoinFiles) for step in life.steps):
         assert left_behind(history) == {}, f"{history}\n{history.tale()}"
     return history
 

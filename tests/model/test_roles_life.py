@@ -144,7 +144,7 @@ class Life:
         (A 3.1 reader that looks again may find that the only base is too new for its snapshot: it has no visibility
         suffix. So it looks once.)
         """
-        if self.world.services.hive_4:
+        if self.world.services.layout == "hive-4":
             return {name: rows for name, rows in read_table(self.world.warehouse, self.table, snapshot).items() if rows}
         return [
             (path, path.stat().st_size)
@@ -173,7 +173,7 @@ class Life:
             if not known:
                 return
             partition = known[which % len(known)]
-        only_major = self.insert_only and not self.world.services.hive_4
+        only_major = self.insert_only and self.world.services.layout != "hive-4"
         self.world.enqueue(Entity("db", "life", partition), "major" if major or only_major else "minor")
 
     def work(self):
@@ -199,7 +199,7 @@ class Life:
 
     def check(self, what):
         for txn, snapshot, rows in self.readers:
-            if self.world.services.hive_4:
+            if self.world.services.layout == "hive-4":
                 assert self.sees(snapshot) == rows, (what, f"reader {txn}", self.told)
             else:
                 assert [(path, path.stat().st_size) for path, _ in rows if path.exists()] == rows, (

@@ -60,7 +60,7 @@ class CatalogMoment:
     """
 
     layout: LayoutVersion
-    txns: ValidTxnList | None
+    txns: ValidTxnList
     write_ids: ValidWriteIdList
     open: Mapping[int, OpenTransaction]
     writers: Mapping[int, int]
@@ -142,10 +142,9 @@ def look(database: Database, table: TableFacts, readers: ReaderSettings) -> Cata
     transactions = Transactions(database)
     txns = transactions.valid_txns()
     write_ids = transactions.valid_write_ids(table.full_name, txns)
-    layout = database.schema.version
     return CatalogMoment(
-        layout=layout,
-        txns=txns if layout is LayoutVersion.HIVE_4 else None,
+        layout=database.schema.version,
+        txns=txns,
         write_ids=write_ids,
         open={txn.txn_id: txn for txn in transactions.open_transactions()},
         writers=transactions.mapping(table, write_ids.open),

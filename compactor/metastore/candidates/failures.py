@@ -17,7 +17,7 @@ def read_unlucky(connection: Connection, schema: HiveSchema) -> set[Entity]:
     names = entity_columns(history, "cc")
     unlucky = history.c.cc_state.in_([QueueState.DID_NOT_INITIATE.code, QueueState.FAILED.code])
     query = select(*names).where(unlucky)
-    if schema.hive_4:
+    if schema.generation.indexes_history:
         # apart from each other: an index serves either, and not every product's serves a comparison that takes both
         later = exists().where(
             newer.c.cc_database == history.c.cc_database,
@@ -30,7 +30,7 @@ def read_unlucky(connection: Connection, schema: HiveSchema) -> set[Entity]:
             query.where(history.c.cc_partition.is_not(None), of_partitions),
             query.where(history.c.cc_partition.is_(None), of_tables),
         ]
-    else:  # its history has no index by names
+    else:
         newest = select(func.max(history.c.cc_id)).group_by(*told_apart(names))
         queries = [query.where(history.c.cc_id.in_(newest))]
     return {Entity(*name) for each in queries for name in connection.execute(each)}

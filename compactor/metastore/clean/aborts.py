@@ -100,6 +100,7 @@ class Aborts:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
+        self._stores_pauses = "cq_retry_retention" in self._schema.compaction_queue.c
         self._put_off: dict[Entity, tuple[int, int]] = {}
         self._remembered: dict[Entity, _Remembered] = {}
 
@@ -294,7 +295,7 @@ class Aborts:
         Delete the rows that put off groups of which nothing is left: a sweep for another group of the table, a
         compaction or Hive's Cleaner forgot them.
         """
-        if self._schema.hive_4 and (ended := self._database.read(self._ended_retries)):
+        if self._stores_pauses and (ended := self._database.read(self._ended_retries)):
             self._database.repeatable(lambda connection: self._delete_retries(connection, ended))
 
     def _ended_retries(self, connection: Connection) -> list[int]:
@@ -340,7 +341,7 @@ class Aborts:
             )
         if not by_pause:
             return 0
-        if self._schema.hive_4:
+        if self._stores_pauses:
             with self._database.mutex("CompactionScheduler"):
                 self._database.write(lambda connection: self._store_retries(connection, by_pause, message))
         else:

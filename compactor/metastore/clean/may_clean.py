@@ -247,7 +247,7 @@ class Environment:
         ready: the entries that are ready for cleaning by id, each with the state of its own transaction, read in one
             statement: "o" open, "a" aborted, "c" committed; None: it has no row, or Hive 3.1.
         now_ms: the database's clock.
-        hive_4: 4.x notes when a compaction was committed, by the next transaction (CQ_NEXT_TXN_ID).
+        commits_noted: the queue tells when a compaction was committed, by the next transaction (4.x: CQ_NEXT_TXN_ID).
         listed: on 3.1, what lies in the directories of entries that haven't been listed before, by id: None of one that
             can't be listed now. It was listed before the readers were read, so a reader that isn't among these lists
             later, and finds what was found here.
@@ -261,7 +261,7 @@ class Environment:
     ready: Sequence[tuple[QueueEntry, str | None]]
     readers: Readers
     now_ms: int
-    hive_4: bool
+    commits_noted: bool
     listed: Mapping[int, Seen | None] = field(default_factory=dict)
     lists: bool = True
     retention_ms: int = 0
@@ -282,7 +282,7 @@ def may_clean(
         # a removal of a directory neither waits for a new object of that name nor holds it up
         if entry.location is None:
             alike.setdefault(entry.entity, []).append(entry)
-    judge = _of_hive_4 if environment.hive_4 else _of_hive_3
+    judge = _by_commit if environment.commits_noted else _by_observation
     judged, observations = [], {}
     for entry, own_state in environment.ready:
         observation = _observed(environment, entry, own_state, known.get(entry.id))
@@ -331,7 +331,7 @@ def _waits_by_itself(
     return blockers
 
 
-def _of_hive_3(
+def _by_observation(
     environment: Environment,
     entry: QueueEntry,
     own_state: str | None,  # noqa: ARG001 - 3.1's entries are ready once their files are renamed
@@ -348,7 +348,7 @@ def _of_hive_3(
     return ReadyEntry(entry, None, blockers, observation.seen)
 
 
-def _of_hive_4(
+def _by_commit(
     environment: Environment,
     entry: QueueEntry,
     own_state: str | None,

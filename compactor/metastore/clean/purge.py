@@ -36,7 +36,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import batches, of_entity, same
 from compactor.metastore.model import DEFAULT_CATALOG, Entity
-from compactor.metastore.partition_names import is_plain, stored_as, unescaped
+from compactor.metastore.partition_names import is_plain
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.planning.forgetting import AbortedComponent, ForgettingVerdict, Search, may_be_forgotten
@@ -318,7 +318,7 @@ def _add_unnamed(connection: Connection, schema: HiveSchema, txn_ids: Collection
         components.c.tc_database == mappings.t2w_database,
         components.c.tc_table == mappings.t2w_table,
     )
-    if not schema.hive_4:  # the existing components may be those of some statements of several
+    if schema.generation.notes_components_late:  # there may be those of some statements of several
         there = there.where(components.c.tc_partition.is_(None))
     columns = ("tc_txnid", "tc_database", "tc_table", "tc_operation_type", "tc_writeid")
     values = (mappings.t2w_txnid, mappings.t2w_database, mappings.t2w_table, literal("i"), mappings.t2w_writeid)
@@ -392,19 +392,11 @@ def only_its(connection: Connection, schema: HiveSchema, entity: Entity) -> list
     name = entity.partition
     if name is None:
         return [entity]
-    mine = stored_as(name, hive_4=schema.hive_4)
+    generation, part_name = schema.generation, schema.partitions.c.part_name
+    mine = generation.stored_as(name)
     if len(mine) == 1 and is_plain(name):
         return [entity]
-    part_name = schema.partitions.c.part_name
-    alike: ColumnElement[bool]
-    if schema.hive_4:
-        alike = part_name.in_({unescaped(name), mine[-1]})
-    elif name.isascii():
-        alike = func.lower(part_name) == name.lower()
-    else:
-        alike = part_name.is_not(None)  # what is lower case beyond ASCII depends on the database
-    others = connection.scalars(
-        select(part_name).where(schema.partitions.c.tbl_id.in_(_tbl_id(schema, entity)), alike, part_name != name)
-    )
-    taken = {spelling for other in others for spelling in stored_as(other, hive_4=schema.hive_4)}
+    of_table, alike = schema.partitions.c.tbl_id.in_(_tbl_id(schema, entity)), generation.locked_alike(part_name, name)
+    others = connection.scalars(select(part_name).where(of_table, alike, part_name != name))
+    taken = {spelling for other in others for spelling in generation.stored_as(other)}
     return [Entity(entity.database, entity.table, spelling) for spelling in mine if spelling not in taken]

@@ -42,9 +42,9 @@ class Cleaning:
     def __init__(
         self, database: Database, look: Callable[[Sequence[QueueEntry]], Mapping[int, Seen | None]] | None = None
     ) -> None:
-        self._look_at = look
         self._database = database
         self._schema = database.schema
+        self._look_at = look if self._schema.generation.rename_commits else None
         self._snapshots = snapshots_for(database)
         self._observations: dict[int, Observation] = {}
         self._tried: dict[int, int] = {}
@@ -80,7 +80,9 @@ class Cleaning:
         return self._database.read(lambda connection: read_older(connection, self._database, entity, txn_id, lock_id))
 
     def ties(self, entity: Entity, txn_ids: Iterable[int]) -> Mapping[int, str]:
-        """By what open transactions of Hive 3.1 may see a table or partition (`read_ties`)."""
+        """By what open transactions may see a table or partition (`read_ties`), where each is one statement (3.1)."""
+        if not self._schema.generation.transactions_are_statements:
+            return {}
         return self._database.read(lambda connection: read_ties(connection, self._database, entity, txn_ids))
 
     def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
@@ -169,7 +171,7 @@ class Cleaning:
 
     def _list_unobserved(self) -> Mapping[int, Seen | None]:
         """On 3.1, what lies in the directories of entries of which no observation has a listing yet."""
-        if self._schema.hive_4 or self._look_at is None:
+        if self._look_at is None:
             return {}
         queue = self._schema.compaction_queue
         ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
@@ -189,25 +191,25 @@ class Cleaning:
 
     def _environment(self, connection: Connection) -> Environment:
         """What decides at this moment, without what was listed before and settings."""
-        schema = self._schema
-        queue, txns = schema.compaction_queue, schema.txns
+        queue, txns = self._schema.compaction_queue, self._schema.txns
+        commits_noted = not self._schema.generation.rename_commits
         origin: FromClause = queue
         columns = entry_columns(queue, "cq")
         own_state = len(columns)
-        if schema.hive_4:
+        if commits_noted:
             # One statement for a row and its transaction's state: a commit in between would look like a transaction
             # that vanished.
             origin = queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)
-        columns.append(txns.c.txn_state if schema.hive_4 else null())
+        columns.append(txns.c.txn_state if commits_noted else null())
         ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
         query = select(*columns).select_from(origin).where(ready).order_by(queue.c.cq_id)
         rows = list(fetched(connection.execute(query)))
         if not rows:
-            return Environment((), NOBODY, 0, schema.hive_4)
+            return Environment((), NOBODY, 0, commits_noted)
         readers = read_readers(connection, self._database)
         now = self._database.now_ms(connection)
         entries = [(entry, row[own_state]) for row in rows if (entry := queue_entry(row)) is not None]
-        return Environment(entries, readers, now, schema.hive_4)
+        return Environment(entries, readers, now, commits_noted)
 
     def check_alone(self, ready: ReadyEntry) -> None:
         """

@@ -56,10 +56,8 @@ class Commits:
         highest_write_id: int,
         values: Mapping[str, object],
     ) -> None:
-        schema = self._schema
-        if schema.hive_4 and txn_id is not None:
-            lock_open(connection, schema, txn_id)
-        if schema.hive_4 and txn_id is not None:  # components before the queue, as Hive's OnRenameFunction
+        if txn_id is not None:  # components before the queue, as Hive's OnRenameFunction
+            lock_open(connection, self._schema, txn_id)
             self._note_component(connection, entry, txn_id, highest_write_id)
         update_owned(connection, self._table, entry, values)
 
@@ -119,7 +117,7 @@ class Commits:
     ) -> None:
         """Implements `Queue.mark_compacted_and_commit`."""
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
-        if near is None and lists is not None and self._schema.hive_4:
+        if near is None and lists is not None:
             near = self._database.read(lambda connection: neighbours(connection, self._schema, entry))
         unknown = False
         while True:
@@ -141,7 +139,7 @@ class Commits:
             except OwnershipLostError:
                 # The transaction may have ended by the commit without an answer, which was under way still when the
                 # tables were read; or by that of an earlier call, after which they couldn't be read.
-                if not ((unknown or self._schema.hive_4) and self._settled(entry, txn_id)):
+                if not ((unknown or txn_id is not None) and self._settled(entry, txn_id)):
                     raise
                 return
             else:
@@ -160,9 +158,9 @@ class Commits:
     ) -> None:
         schema, queue = self._schema, self._table
         values: dict[str, object] = {"cq_state": QueueState.READY_FOR_CLEANING.code, "cq_worker_id": None}
-        if schema.hive_4:
-            if txn_id is None:
-                raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} has no transaction to commit")
+        if txn_id is None and not schema.generation.rename_commits:
+            raise OwnershipLostError(f"compaction {entry.id} of {entry.entity} has no transaction to commit")
+        if txn_id is not None:
             self._database.dialect.own_openers_lock(connection, schema.txn_lock_table)
             lock_open(connection, schema, txn_id)
             if lists is not None:
@@ -183,13 +181,13 @@ class Commits:
             values["cq_tblproperties"] = text
         if connection.execute(update(queue).where(mine).values(values)).rowcount != 1:
             raise lost(entry)
-        if schema.hive_4:
+        if txn_id is not None:
             connection.execute(update(schema.txns).where(schema.txns.c.txn_id == txn_id).values(txn_state="c"))
 
     def _settled(self, entry: QueueEntry, txn_id: int | None) -> bool:
         """Whether the commit happened, after an unknown outcome; False when it may be sent again."""
         schema = self._schema
-        if schema.hive_4 and txn_id is not None:
+        if txn_id is not None:
             match self._transactions.state(txn_id):
                 case TxnState.OPEN:
                     return False
@@ -202,12 +200,7 @@ class Commits:
         now = self._database.read(lambda connection: find(connection, schema, entry.id))
         if now is not None and committed(now, txn_id):
             return True
-        if (
-            now is not None
-            and now.state is QueueState.WORKING
-            and now.worker_id == entry.worker_id
-            and not schema.hive_4
-        ):
+        if now is not None and now.state is QueueState.WORKING and now.worker_id == entry.worker_id and txn_id is None:
             return False
         raise lost(entry)
 

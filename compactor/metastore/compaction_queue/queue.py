@@ -265,7 +265,8 @@ class Queue:
         Raises:
             OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
         """
-        self._finish(entry, QueueState.REFUSED if self._schema.hive_4 else QueueState.SUCCEEDED, message)
+        told = self._schema.generation.tells_refusals
+        self._finish(entry, QueueState.REFUSED if told else QueueState.SUCCEEDED, message)
 
     def _finish(self, entry: QueueEntry, state: QueueState, message: str) -> None:
         def finish(connection: Connection) -> None:
@@ -376,7 +377,7 @@ class Queue:
 
     def take_back(self, entry: QueueEntry, reason: str) -> None:
         """
-        On Hive 4, end the transaction of a claim of Hive's own worker, and give the entry back: both or neither.
+        End the transaction of a claim of Hive's own worker, where it has one, and give the entry back: both or neither.
 
         Such a worker may be alive. Its commit asks for its transaction alone (Hive's CommitTxnFunction), so a claim that
         was given back without ending it would be published beside the next worker's result.
@@ -392,10 +393,8 @@ class Queue:
             # The transaction first, as in a commit. A worker that has marked its entry compacted commits next: then the
             # queue's row isn't as expected, and the abort is rolled back.
             abort_transactions(connection, self._database, [entry.txn_id], reason)
-            same_txn = self._table.c.cq_txn_id == entry.txn_id
-        else:
-            same_txn = self._table.c.cq_txn_id.is_(None)
-        self._give_back(connection, entry, same_txn)
+        txn_id = self._table.c.get("cq_txn_id")
+        self._give_back(connection, entry, *(() if txn_id is None else (same(txn_id, entry.txn_id),)))
 
     def working(self) -> list[QueueEntry]:
         """Entries that a worker has claimed and works on."""
@@ -437,13 +436,13 @@ class Queue:
         """Rows with types and states of a later Hive; no other method returns them."""
         return self._database.read(lambda connection: read_foreign(connection, self._schema))
 
-    def initiators(self, within_ms: int) -> Mapping[str, tuple[int, int]]:
+    def initiators(self, within_ms: int) -> Mapping[str, tuple[int, int]] | None:
         """
         By the id of each initiator (CQ_INITIATOR_ID): how many entries of queue and history it queued within this time,
-        and when the newest of them, by the database's clock. Hive 3.1 doesn't note who queued an entry: empty.
+        and when the newest of them, by the database's clock. None: Hive 3.1 doesn't note who queued an entry.
         """
-        if not self._schema.hive_4:
-            return {}
+        if "cq_initiator_id" not in self._table.c:
+            return None
         queue, history = self._table.c, self._schema.completed_compactions.c
 
         def look(connection: Connection) -> dict[str, tuple[int, int]]:
@@ -480,11 +479,11 @@ class Queue:
             where.append(of_entity(table, "cc", entity))
         if within_ms is not None:
             where.append(table.c.cc_end >= self._database.now - within_ms)
-        several = bool(states) and not self._schema.hive_4  # a 3.1 row's true state is known only after it is read
+        stored_apart = not states or self._schema.generation.tells_refusals  # else only the row as read tells its state
         found = self._database.read(
-            lambda connection: read_history(connection, self._schema, *where, limit=None if several else limit)
+            lambda connection: read_history(connection, self._schema, *where, limit=limit if stored_apart else None)
         )
-        return [entry for entry in found if entry.state in states][:limit] if several else found
+        return found if stored_apart else [entry for entry in found if entry.state in states][:limit]
 
     def _guarded(self, entry: QueueEntry, values: Mapping[str, object]) -> None:
         self._database.repeatable(lambda connection: update_owned(connection, self._table, entry, values))

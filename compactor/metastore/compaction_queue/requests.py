@@ -152,7 +152,7 @@ class Requests:
         queue = self._schema.compaction_queue
         states = [QueueState.INITIATED.code, QueueState.WORKING.code]
         relevant: ColumnElement[bool] = queue.c.cq_state.in_(states)
-        if self._schema.hive_4:
+        if self._schema.generation.ready_counts_as_queued:
             relevant = or_(
                 relevant,
                 and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_highest_write_id.is_not(None)),

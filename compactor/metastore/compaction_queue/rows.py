@@ -125,14 +125,14 @@ def _history_entry(row: Sequence[Any]) -> HistoryEntry | None:
 
 def stored_as(schema: HiveSchema, state: QueueState) -> QueueState:
     """The state that the history of this generation stores for an end."""
-    return QueueState.FAILED if state in _FAILED_ON_3 and not schema.hive_4 else state
+    return QueueState.FAILED if state in _FAILED_ON_3 and not schema.generation.tells_refusals else state
 
 
 def ending(schema: HiveSchema, state: QueueState, message: str | None) -> dict[str, Any]:
     """State and message of a history row, by column."""
     values: dict[str, Any] = {"cc_state": stored_as(schema, state).code}
     message = None if message is None else printable(message)
-    if message is not None and schema.hive_4:
+    if message is not None and schema.generation.tells_refusals:
         values["cc_error_message"] = message
     elif message is not None:
         values["cc_meta_info"] = f"{state.value}: {message}".replace("\0", "").encode()[:_META_INFO]

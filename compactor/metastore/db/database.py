@@ -307,7 +307,7 @@ class Database:
             with Keeper(connection, holds, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
                 mutex = Mutex(value, keeper)
                 yield mutex
-            if mutex.kept is not None and self.schema.hive_4:
+            if mutex.kept is not None and self.schema.generation.keeps_cycle_starts:
                 mutex.check()
                 store_value(connection, self.schema, name, mutex.kept)
 

@@ -31,7 +31,7 @@ WRITES_4: Final[Mapping[str, str]] = {
     "min_history_write_id": "INSERT, DELETE",
     "txn_lock_tbl": "UPDATE",
 }
-"""Rights needed on 4.x in addition."""
+"""Rights needed in addition where compactions have transactions (4.x)."""
 _OWN: Final = "SELECT, INSERT, UPDATE, DELETE"
 """Rights needed on the compactor's own tables."""
 
@@ -46,10 +46,11 @@ def missing_rights(database: Database) -> list[str]:
         database: not `read_only`; a server may refuse to tell of rights to write on a connection that may not.
     """
     schema = database.schema
+    more = {} if schema.generation.rename_commits else WRITES_4
     wanted = []
     for table in schema.metadata.sorted_tables:
         name = table.name.lower()
-        rights = ["SELECT", WRITES.get(name, ""), WRITES_4.get(name, "") if schema.hive_4 else ""]
+        rights = ["SELECT", WRITES.get(name, ""), more.get(name, "")]
         wanted += [(table, right) for words in rights for right in words.split(", ") if right]
     own = [table for table in OWN_TABLES if OwnTable(database, table).exists()]
     wanted += [(table, right) for table in own for right in _OWN.split(", ")]

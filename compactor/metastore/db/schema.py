@@ -26,6 +26,7 @@ from sqlalchemy import (
 from compactor.acid.compaction import LayoutVersion
 from compactor.errors import RefusedError
 from compactor.metastore.db.dialects import Dialect
+from compactor.metastore.db.generation import HIVE_3, HIVE_4, Generation
 from compactor.metastore.db.tables import CATALOG, TRANSACTIONS, Need, TableDefinition
 from compactor.reasons import Reason
 
@@ -43,7 +44,7 @@ class HiveSchema:
     installation has them.
     """
 
-    version: LayoutVersion
+    generation: Generation
     schema_version: str
     metadata: MetaData
     ctlgs: Table
@@ -81,9 +82,8 @@ class HiveSchema:
     min_history_write_id: Table | None = None
 
     @property
-    def hive_4(self) -> bool:
-        """Whether the schema has transactions of compactions, `_v` visibility, and messages in the queue."""
-        return self.version is LayoutVersion.HIVE_4
+    def version(self) -> LayoutVersion:
+        return self.generation.layout
 
     @property
     def next_txn_id_table(self) -> Table:
@@ -121,22 +121,23 @@ def _read(connection: Connection, dialect: Dialect) -> HiveSchema:
     columns: dict[str, set[str]] = {}
     for (_, table), found in inspector.get_multi_columns(filter_names=list(names.values())).items():
         columns[table.upper()] = {column["name"] for column in found}
-    version = _generation(names, columns)
-    missing = sorted(_missing(version, columns))
+    generation = _generation(names, columns)
+    missing = sorted(_missing(generation, columns))
     hint = _schema_version(connection, dialect, names, columns)
     if missing:
         listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         raise RefusedError(
-            Reason.UNKNOWN_SCHEMA, f"metastore schema {hint} isn't one we know: as {version.value} it lacks {listed}"
+            Reason.UNKNOWN_SCHEMA,
+            f"metastore schema {hint} isn't one we know: as {generation.layout.value} it lacks {listed}",
         )
-    return _build(dialect, version, hint, names, columns)
+    return _build(dialect, generation, hint, names, columns)
 
 
 def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
     """Create the 4.x tables and the rows that Hive's own script seeds."""
     names = {spec.name: spec.name for spec in _SPECS}
     columns = {spec.name: {column.name for column in spec.columns} for spec in _SPECS}
-    schema = _build(dialect, LayoutVersion.HIVE_4, EMBEDDED_VERSION, names, columns)
+    schema = _build(dialect, HIVE_4, EMBEDDED_VERSION, names, columns)
     with engine.begin() as connection:
         schema.metadata.create_all(connection)
         version = schema.metadata.tables["VERSION"]
@@ -156,32 +157,26 @@ def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
     return schema
 
 
-def _generation(names: Mapping[str, str], columns: Mapping[str, set[str]]) -> LayoutVersion:
+def _generation(names: Mapping[str, str], columns: Mapping[str, set[str]]) -> Generation:
     queue = {name.upper() for name in columns.get("COMPACTION_QUEUE", ())}
     if "TXN_LOCK_TBL" in names or "CQ_TXN_ID" in queue:
-        return LayoutVersion.HIVE_4
-    return LayoutVersion.HIVE_3
+        return HIVE_4
+    return HIVE_3
 
 
-def _applies(need: Need, version: LayoutVersion) -> bool:
-    return need is Need.ALWAYS or need is (Need.HIVE_4 if version is LayoutVersion.HIVE_4 else Need.HIVE_3)
-
-
-def _missing(version: LayoutVersion, columns: Mapping[str, set[str]]) -> Iterable[str]:
+def _missing(generation: Generation, columns: Mapping[str, set[str]]) -> Iterable[str]:
     for spec in _SPECS:
         if spec.name not in columns:
-            if _applies(spec.need, version):
+            if spec.need in generation.needs:
                 yield spec.name
             continue
         present = {name.upper() for name in columns[spec.name]}
         for column in spec.columns:
-            if _applies(column.need, version) and column.name not in present:
+            if column.need in generation.needs and column.name not in present:
                 yield f"{spec.name}.{column.name}"
     # A queue that already counts transactions without the lock table is a preview of 4.0, whose CQ_NEXT_TXN_ID has
     # another meaning (HIVE-23107).
-    if version is LayoutVersion.HIVE_3 and "CQ_NEXT_TXN_ID" in {
-        name.upper() for name in columns.get("COMPACTION_QUEUE", ())
-    }:
+    if generation is HIVE_3 and "CQ_NEXT_TXN_ID" in {name.upper() for name in columns.get("COMPACTION_QUEUE", ())}:
         yield "TXN_LOCK_TBL"
 
 
@@ -196,16 +191,16 @@ def _schema_version(
 
 
 def _build(
-    dialect: Dialect, version: LayoutVersion, hint: str, names: Mapping[str, str], columns: Mapping[str, set[str]]
+    dialect: Dialect, generation: Generation, hint: str, names: Mapping[str, str], columns: Mapping[str, set[str]]
 ) -> HiveSchema:
     metadata = MetaData()
     tables = {
         spec.name.lower(): _table(dialect, metadata, spec, names, columns[spec.name])
         for spec in _SPECS
-        if spec.name in names and (spec.need is not Need.HIVE_3 or version is LayoutVersion.HIVE_3)
+        if spec.name in names and (spec.need is Need.OPTIONAL or spec.need in generation.needs)
     }
     del tables["version"]
-    return HiveSchema(version=version, schema_version=hint, metadata=metadata, **tables)
+    return HiveSchema(generation=generation, schema_version=hint, metadata=metadata, **tables)
 
 
 def _table(

@@ -15,7 +15,7 @@ from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedErr
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import next_number
 from compactor.metastore.model import Entity, HeldLock
-from compactor.metastore.partition_names import spellings, stored_as
+from compactor.metastore.partition_names import spellings
 from compactor.reasons import Reason
 
 AGENT = "compactor"
@@ -148,7 +148,7 @@ class Locks:
         if others:
             raise RefusedError(Reason.LOCK_NOT_ACQUIRED, f"{entity} is locked: {others[0]}")
         # under each spelling of the name, because Hive compares the names that it stores
-        names = (None,) if entity.partition is None else stored_as(entity.partition, hive_4=schema.hive_4)
+        names = (None,) if entity.partition is None else schema.generation.stored_as(entity.partition)
         for number, partition in enumerate(names, 1):
             row = insert(locks).values(
                 hl_lock_ext_id=lock_id,

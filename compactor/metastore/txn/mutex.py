@@ -147,7 +147,7 @@ def roll_back(connection: Connection) -> None:
 def _row(schema: HiveSchema, name: str) -> ColumnElement[bool]:
     aux = schema.aux_table
     row = aux.c.mt_key1 == name
-    return row if schema.hive_4 else row & (aux.c.mt_key2 == 0)
+    return row if schema.generation.keeps_cycle_starts else row & (aux.c.mt_key2 == 0)
 
 
 def _lock(connection: Connection, dialect: Dialect, schema: HiveSchema, name: str, wait_seconds: float) -> int:

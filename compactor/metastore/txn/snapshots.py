@@ -232,21 +232,21 @@ def settle(connection: Connection, database: Database) -> None:
     """
     Wait until no transaction is being opened, and remember how far ids were handed out.
 
-    No process opens one until this database transaction ends (4.x). Does nothing on 3.1.
+    No process opens one until this database transaction ends (4.x). Does nothing on 3.1, which has no lock for openers.
 
     Raises:
         DBAPIError: an opener didn't end within `OPENING_MS`.
     """
-    if not database.schema.hive_4:
+    if (lock := database.schema.txn_lock_tbl) is None:
         return
     database.dialect.limit_waiting(connection, OPENING_MS)
-    database.dialect.own_openers_lock(connection, database.schema.txn_lock_table)
+    database.dialect.own_openers_lock(connection, lock)
     database.handed_out.settle(maximum(connection, database.schema.txns.c.txn_id), time.monotonic())
 
 
 def snapshots_for(database: Database) -> Snapshots:
-    """The class for the generation of Hive that the schema is of."""
-    return Hive4Snapshots(database) if database.schema.hive_4 else Hive3Snapshots(database)
+    """By what hands ids out: 3.1's counter, or 4.x's sequence."""
+    return Hive4Snapshots(database) if database.schema.next_txn_id is None else Hive3Snapshots(database)
 
 
 def _by_database(names: Iterable[str]) -> Iterable[tuple[str, list[str]]]:

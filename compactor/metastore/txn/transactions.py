@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
+from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import OpenTransaction, TableFacts
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
@@ -28,7 +28,6 @@ from compactor.metastore.txn.snapshots import (
     settle,
     snapshots_for,
 )
-from compactor.reasons import Reason
 
 _ATTEMPTS = 10
 _LATELY_SECONDS = 60.0
@@ -67,9 +66,9 @@ class Transactions:
 
     def open_compaction(
         self, user: str, host: str, kind: CompactionKind = CompactionKind.MAJOR, *, agent: str = "compactor"
-    ) -> int:
+    ) -> int | None:
         """
-        Open a COMPACTION transaction and return its id (4.x; 3.1 compacts without a transaction).
+        Open a COMPACTION transaction and return its id; None on 3.1, where a compaction has no transaction.
 
         The row is inserted and committed within Hive's time for opening, or taken back: a gap younger than that counts
         as open for every snapshot, an older one as committed.
@@ -80,12 +79,9 @@ class Transactions:
 
         Raises:
             RetryableError: the database was too slow, ten times in a row.
-            RefusedError: UNSUPPORTED_KIND on a 3.1 metastore.
         """
-        if not self._database.schema.hive_4:
-            raise RefusedError(
-                Reason.UNSUPPORTED_KIND, "this metastore is of Hive 3.1, where a compaction has no transaction"
-            )
+        if self._database.schema.generation.rename_commits:
+            return None
         txn_type = REBALANCE_COMPACTION if kind is CompactionKind.REBALANCE else COMPACTION
         for _ in range(_ATTEMPTS):
             started = time.monotonic()
@@ -176,7 +172,7 @@ class Transactions:
         Raises:
             RetryableError: an opener didn't end in time.
         """
-        if self._database.schema.hive_4 and not self._database.read_only:
+        if self._database.schema.txn_lock_tbl is not None and not self._database.read_only:
             return self._database.write(self._alone)
         age = self._database.handed_out.age(time.monotonic())
         taken = self._database.read(self._snapshots.take)
@@ -244,7 +240,7 @@ class Transactions:
 
     def open_compactions(self) -> list[OpenCompaction]:
         """Open transactions of compactions with their openers' names, oldest first; none on Hive 3.1."""
-        if not self._database.schema.hive_4:
+        if self._database.schema.generation.rename_commits:
             return []
         txns = self._database.schema.txns.c
         silent = self._database.now - txns.txn_last_heartbeat
@@ -295,7 +291,7 @@ def abort_transactions(connection: Connection, database: Database, txn_ids: list
     schema = database.schema
     txns = schema.txns
     values: dict[str, object] = {"txn_state": "a"}
-    if schema.hive_4:
+    if schema.generation.notes_aborts:
         values["txn_meta_info"] = reason[:128]
     # In order of ids, as in every code that locks several rows: so no two processes can wait for each other.
     still_open = connection.scalars(

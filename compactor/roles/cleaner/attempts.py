@@ -17,7 +17,7 @@ def attempt_is_over(services: Services, entry_id: int) -> bool:
     entry = services.queue.entry(entry_id)
     if entry is None or entry.state is not QueueState.WORKING:
         return True
-    if entry.txn_id is None or not services.hive_4:
+    if entry.txn_id is None:
         return False
     return services.transactions.state(entry.txn_id) is not TxnState.OPEN
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.coordination import Role
@@ -212,7 +211,7 @@ class Cleaner:
     ) -> None:
         services, entry = self._services, item.entry
         seen = item.seen
-        if not services.hive_4 and seen is None:
+        if services.generation.rename_commits and seen is None:
             # says what was wrong with it, if it still is
             if seen_at(services.storage(location), location, table.location):
                 raise RetryableError(f"{location} wasn't listed when the entry was first observed; it is observed anew")
@@ -239,7 +238,7 @@ class Cleaner:
         late_ms = services.settings.cleaner.late_ms
         proof = prove(table, entry.entity.partition, [swept.cleared], late_ms) if swept.cleared is not None else None
         services.cleaning.mark_cleaned(
-            entry, proof, unjoined=left_below(swept.state, told_by_name=services.layout is LayoutVersion.HIVE_4)
+            entry, proof, unjoined=left_below(swept.state, told_by_name=not services.generation.rename_commits)
         )
         self._marked(entry, tally, f"removed {_names(swept)}")
 

@@ -96,5 +96,4 @@ def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]
 
 def resolved(services: Services, listing: Listing, judged: Judged, *, with_originals: bool = True) -> AcidState:
     """What a listing means under these lists."""
-    txns = judged.txns if services.hive_4 else None
-    return resolve(listing, judged.write_ids, txns, services.layout, with_originals=with_originals)
+    return resolve(listing, judged.write_ids, judged.txns, services.layout, with_originals=with_originals)

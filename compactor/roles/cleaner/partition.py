@@ -245,8 +245,8 @@ class Sweep:
 
     def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
         entry = self._about if isinstance(self._about, QueueEntry) else None
-        txns = self._judged.txns if self._services.hive_4 else None
-        look = SweepView(listing, state, self._judged.write_ids, txns, removals, entry, self._part_id)
+        judged = self._judged
+        look = SweepView(listing, state, judged.write_ids, judged.txns, removals, entry, self._part_id)
         return of_partition(self._services, self._table, self._location, look, hours)
 
     def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...], manifest: bytes | None) -> None:

@@ -147,7 +147,7 @@ class Recovery:
         staging directory fences such a worker, and it may be alive.
         """
         queue = self._services.queue
-        if self._services.hive_4 and parse_worker_id(entry.worker_id) is None:
+        if parse_worker_id(entry.worker_id) is None:
             queue.take_back(entry, f"worker {entry.worker_id} took longer than worker.timeout_hours")
         else:
             queue.give_back(entry)
@@ -158,11 +158,11 @@ class Recovery:
         heartbeat.
         """
         services = self._services
-        if services.hive_4:
-            if entry.txn_id is not None:
-                return services.transactions.state(entry.txn_id) is TxnState.OPEN
-            return any(opened.agent == entry.worker_id for opened in services.transactions.open_compactions())
-        return any(lock.txn_id == 0 and lock.host == host for lock in services.locks.held(entry.entity))
+        if services.generation.rename_commits:
+            return any(lock.txn_id == 0 and lock.host == host for lock in services.locks.held(entry.entity))
+        if entry.txn_id is not None:
+            return services.transactions.state(entry.txn_id) is TxnState.OPEN
+        return any(opened.agent == entry.worker_id for opened in services.transactions.open_compactions())
 
     def _abort_transactions_of_the_dead(self) -> set[str]:
         """
@@ -281,7 +281,7 @@ class Recovery:
         services.steps.enter(steps.RECOVERY_UNSTAGED, entry)
         if ours:
             services.submitter.end_left_over(job_keys(removed), entry.job_id)
-        if entry.txn_id is None or not services.hive_4 or not ours:
+        if entry.txn_id is None or not ours:
             # A worker of Hive's has no staging directory that would fence it: `_free` ends its transaction, and what it
             # leaves stays marked by its component.
             return

@@ -5,7 +5,6 @@ lets the pure picker decide.
 May run in any number of threads at a time. Source: docs/operations.md, Initiator.
 """
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.acid.snapshot import resolve
 from compactor.errors import CompactorError, RefusedError
 from compactor.planning.picker import Pick, Skip
@@ -44,7 +43,7 @@ def verdict_on(
     state = resolve(
         listing,
         moment.write_ids[place.table.full_name],
-        moment.txns if layout is LayoutVersion.HIVE_4 else None,
+        moment.txns,
         layout,
         with_originals=services.settings.readers.read_originals(insert_only=place.table.insert_only),
     )

@@ -97,6 +97,7 @@ class Attempt:
         self._done = 0.0
         self._written = 0
         self._near: Neighbours | None = None
+        self._rename_commits = services.generation.rename_commits
         self.entry = entry
         self.state_stored = False
         self.visible = False
@@ -134,8 +135,8 @@ class Attempt:
             RivalError: so it was.
         """
         compaction = self._compaction
-        published = self.visible or self._services.hive_4
-        if not published and compaction is not None and compaction.was_discarded and self._is_ours():
+        unpublished = self._rename_commits and not self.visible
+        if unpublished and compaction is not None and compaction.was_discarded and self._is_ours():
             raise RivalError(
                 f"{self.entry.entity}: another compaction of the place has taken its files away"
             ) from error
@@ -146,7 +147,7 @@ class Attempt:
         self._lease.begin(run_as)
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
         self._asked(lambda: self._require_none_open(request.txns))
-        newest = 0 if services.hive_4 else self._asked(services.transactions.snapshot).high_watermark
+        newest = self._asked(services.transactions.snapshot).high_watermark if self._rename_commits else None
         self._compaction = compaction = Compaction(request, storage, services.submitter, services.settings, self._step)
         monitor = Monitor(
             services.queue,
@@ -158,7 +159,7 @@ class Attempt:
         )
         self._watching.callback(monitor.stop)
         monitor.start()
-        if not services.hive_4 and entry.highest_write_id is not None:
+        if self._rename_commits and entry.highest_write_id is not None:
             # Hive may have taken back the claim of an attempt that is only asleep: now its rename finds no source.
             remove_staging(storage, facts.location, entry.id, self._is_ours)
         state = compaction.observe()
@@ -172,8 +173,7 @@ class Attempt:
         charge = services.control.charge(subject_of(entry), plan.prediction.written)
         try:
             self._store_state(plan.highest_write_id, request.entry, compaction.job.key)
-            waits = not services.hive_4 and is_first_base(state, plan)
-            return self._compact(compaction, plan, newest if waits else None)
+            return self._compact(compaction, plan, newest if is_first_base(state, plan) else None)
         finally:
             services.control.correct(charge, self._written)
 
@@ -184,7 +184,6 @@ class Attempt:
         Args:
             newest: wait for snapshots that are older than this transaction; None: don't wait.
         """
-        services = self._services
         staged = compaction.stage(plan, partial(self._progress, plan.prediction.written), self._cancellation)
         self._written = staged.bytes
         self._step(steps.WORKER_RAN)
@@ -194,9 +193,9 @@ class Attempt:
         try:
             published = compaction.publish(verified, lambda: self._guard(compaction.request, plan.name_write_id))
         except OutcomeUnknownError:
-            self.visible = not services.hive_4
+            self.visible = self._rename_commits
             raise
-        self.visible = not services.hive_4
+        self.visible = self._rename_commits
         self._step(steps.WORKER_PUBLISHED)
         self._commit(follow_up_of(plan.parts), compaction.request.txns)
         self._step(steps.WORKER_COMMITTED)
@@ -391,7 +390,7 @@ class Attempt:
 
     def _require_turn(self, name_write_id: int | None) -> None:
         """Hive 3.1: the rename is the commit."""
-        if not self._services.hive_4:
+        if self._rename_commits:
             self._services.queue.require_turn(self.entry, name_write_id)
 
     def _commit(self, follow_up: FollowUp | None = None, lists: ValidTxnList | None = None) -> None:

@@ -90,10 +90,11 @@ def request_for(
     Args:
         txn_id: the compaction's own transaction; None on Hive 3.1.
     """
-    txns = services.transactions.valid_txns(txn_id)
-    write_ids = services.transactions.compactor_write_ids(facts.table.full_name, txns)
+    seen = services.transactions.valid_txns(txn_id)
+    write_ids = services.transactions.compactor_write_ids(facts.table.full_name, seen)
+    txns = None
     if txn_id is not None:
-        txns = replace(txns, open=tuple(sorted({*txns.open, txn_id})))  # its own result must not be taken for an input
+        txns = replace(seen, open=tuple(sorted({*seen.open, txn_id})))  # its own result must not be taken for an input
     return CompactionRequest(
         entry=replace(entry, run_as=run_as),
         attempt=uuid.uuid4().hex[:8],
@@ -101,7 +102,7 @@ def request_for(
         location=facts.location,
         layout=services.layout,
         write_ids=write_ids,
-        txns=txns if services.hive_4 else None,
+        txns=txns,
         visibility_txn=txn_id,
         host=services.identity.host,
         columns_by=services.columns_of(facts.table),

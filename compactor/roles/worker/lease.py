@@ -131,11 +131,11 @@ class Lease:
         """Open the transaction (Hive 4), take the lock, start the heartbeat."""
         services, settings = self._services, self._services.settings
         identity = services.identity
-        if services.hive_4:
-            self.txn_id = patiently(
-                lambda: services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id),
-                self._cancellation,
-            )
+        self.txn_id = patiently(
+            lambda: services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id),
+            self._cancellation,
+        )
+        if self.txn_id is not None:
             self._step(steps.WORKER_TXN_OPENED)
         self.lock_id = patiently(
             lambda: services.locks.acquire_shared(self._entry.entity, self.txn_id or 0, run_as, identity.host),

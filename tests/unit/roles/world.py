@@ -147,7 +147,7 @@ class World:
         before.
         """
         steps = [lambda: self.rename_in_the_queue(old, new), lambda: self._rename_in_the_catalog(table, old, new)]
-        return steps if self.services.hive_4 else steps[::-1]
+        return steps if self.services.layout == "hive-4" else steps[::-1]
 
     def rename_in_the_queue(self, old, new):
         """As Hive's TxnHandler.onRename does."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from compactor.acid.columns import column_rule
-from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.compaction import CompactionKind
 from compactor.cli.naming.lookup import Found, find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import request_options
@@ -83,7 +83,7 @@ def make_plan(
         location=found.location,
         layout=layout,
         write_ids=transactions.compactor_write_ids(found.table.full_name, txns),
-        txns=txns if layout is LayoutVersion.HIVE_4 else None,
+        txns=txns,
         visibility_txn=None,
         host=settings.host_name,
         columns_by=column_rule(settings.readers.orc_columns, layout, found.table.reader_parameters),

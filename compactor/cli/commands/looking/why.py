@@ -95,7 +95,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     aborted = put_off(entry for entry in Aborts(database).noted() if fits(entry.entity))
     daemons = control_records.daemons(session) if cleaning or waiting or aborted else Daemons()
     hindrances = Hindrances(Catalog(database), daemons, cleaning)
-    told = {} if target is None or database.schema.hive_4 else ties(cleaner, cleaning)
+    told = {} if target is None else ties(cleaner, cleaning)
     causes = Causes.of(hindrances, [*cleaning, *aborted], waiting, daemons, told)
     removable = dict.fromkeys(ready.entry.entity for ready in cleaning if ready.entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))

@@ -225,7 +225,7 @@ def _odd(session: Session, daemons: Daemons, pool: str | None) -> str | None:
     if pool is None:
         return None
     database = session.database()
-    if not database.schema.hive_4:
+    if not database.schema.generation.has_pools:
         return "Hive 3.1 knows no pools: --pool is dropped"
     unknown = unknown_pool(session.settings, Catalog(database), daemons, pool)
     return None if unknown is None else f"--pool: {unknown}"
@@ -233,7 +233,7 @@ def _odd(session: Session, daemons: Daemons, pool: str | None) -> str | None:
 
 def _subject(request: Request, database: Database) -> Subject:
     """A request as the control sees it, once it is queued; Hive 3.1 knows no pools."""
-    pool = request.pool if database.schema.hive_4 else None
+    pool = request.pool if database.schema.generation.has_pools else None
     return Subject(request.entity.database, request.entity.table, pool)
 
 

@@ -35,7 +35,7 @@ class SweepView:
     What a sweep saw when it decided.
 
     Args:
-        write_ids, txns: under which it decided; without `txns` on 3.1.
+        write_ids, txns: under which it decided.
         removals: what it is about to remove.
         entry: whose compaction replaced things; None: the sweep removes aborted writes only.
         part_id: of the partition, where the sweep is of one in the catalog.
@@ -44,7 +44,7 @@ class SweepView:
     listing: Listing
     state: AcidState
     write_ids: ValidWriteIdList
-    txns: ValidTxnList | None
+    txns: ValidTxnList
     removals: Sequence[Removal]
     entry: QueueEntry | None
     part_id: int | None = None
@@ -78,7 +78,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Swe
         for removal in look.removals
     )
     now_ms = services.now_ms()
-    result = () if entry is None else _result_of(entry, state, hive_4=services.hive_4)
+    result = () if entry is None else _result_of(entry, state, told_by_name=not services.generation.rename_commits)
     return QuarantineManifest(
         entry=None if entry is None else entry.id,
         what=str(entry.entity) if entry is not None else table.full_name,
@@ -90,7 +90,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Swe
         highest_write_id=None if entry is None else entry.highest_write_id,
         result=tuple(KeptFiles(one.name, _files(one.files)) for one in result),
         read_before=_read_without(services, table, look, {one.name for one in result}) if result else (),
-        first_look=services.hive_4 and entry is not None and entry.cleaner_start_ms is None,
+        first_look=services.generation.notes_cleaning and entry is not None and entry.cleaner_start_ms is None,
     ).encode()
 
 
@@ -103,13 +103,13 @@ def _read_without(services: Services, table: TableFacts, look: SweepView, result
         return ()
 
 
-def _result_of(entry: QueueEntry, state: AcidState, *, hive_4: bool) -> tuple[ListedDir, ...]:
+def _result_of(entry: QueueEntry, state: AcidState, *, told_by_name: bool) -> tuple[ListedDir, ...]:
     """
     The directories that an entry's compaction made. On 3.1 names don't tell which compaction made them: there they are
     the deltas that replaced others or, where none did, the compacted base.
     """
     read = (*(() if state.base is None else (state.base,)), *state.deltas)
-    if hive_4:
+    if told_by_name:
         return tuple(one for one in read if entry.txn_id and one.acid.visibility_txn == entry.txn_id)
     deltas = tuple(
         one

@@ -30,7 +30,7 @@ def exclusively(services: Services, entity: Entity) -> Iterator[ExclusiveLock]:
         RefusedError: LOCK_NOT_ACQUIRED, naming the lock in the way.
     """
     identity = services.identity
-    txn_id = services.transactions.open_compaction(identity.user, identity.host) if services.hive_4 else 0
+    txn_id = services.transactions.open_compaction(identity.user, identity.host) or 0
     try:
         lock_id = services.locks.acquire_exclusive(entity, txn_id, identity.user, identity.host)
         try:

@@ -262,7 +262,7 @@ class Restore:
         txns = services.transactions.valid_txns()
         write_ids = services.transactions.valid_write_ids(self.table.full_name, txns)
         with_originals = services.settings.readers.read_originals(insert_only=self.table.insert_only)
-        return Sight(write_ids, txns if services.hive_4 else None, services.layout, with_originals=with_originals)
+        return Sight(write_ids, txns, services.layout, with_originals=with_originals)
 
     def _aborted(self, undo: Undo, listing: Listing, inside: Listing, sight: Sight) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}

@@ -16,10 +16,10 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The lists of a reader that begins now; `txns` is None on 3.1."""
+    """The lists of a reader that begins now."""
 
     write_ids: ValidWriteIdList
-    txns: ValidTxnList | None
+    txns: ValidTxnList
     layout: LayoutVersion
     with_originals: bool = True
 

@@ -449,7 +449,7 @@ def test_what_was_aborted_is_not_forgotten_while_its_tasks_run(any_world):
     written = {path.name: path.read_bytes() for path in (table.location / name).iterdir()}
     for number in (3, 4):
         world.insert(table, [(number, "x")])
-    world.compact(table, "minor" if world.services.hive_4 else "major")
+    world.compact(table, "minor" if world.services.layout == "hive-4" else "major")
     settings = {"initiator": {"thresholds": {"aborted_count": 0}}, "cleaner": {"listing_wait_seconds": 0}}
     world.configure(**settings)
     sentences = [world.clean() for _ in range(2)]

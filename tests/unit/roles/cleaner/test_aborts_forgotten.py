@@ -12,7 +12,6 @@ from sqlalchemy import update
 
 import compactor
 from compactor.metastore.housekeeping import Duty
-from compactor.metastore.partition_names import stored_as
 from compactor.roles import steps
 
 MAKERS = {"Proof", "Cleared"}
@@ -25,14 +24,14 @@ def partitions(any_world):
     told to clean it.
     """
     world = any_world
-    name = "p=10%3A00" if world.services.hive_4 else "p=ABC"
+    name = "p=10%3A00" if world.services.layout == "hive-4" else "p=ABC"
     table = world.table(rows=0, partition_keys=[("p", "string")], insert_only=True)
-    value = ("10:00",) if world.services.hive_4 else ("ABC",)
+    value = ("10:00",) if world.services.layout == "hive-4" else ("ABC",)
     world.insert(table, [(1, "x")], value)
     world.aborted_insert(table, [(2, "never")], value)
     world.insert(table, [(3, "y")], value)
     components = world.database.schema.txn_components
-    stored = stored_as(name, hive_4=world.services.hive_4)[-1]
+    stored = world.services.database.schema.generation.stored_as(name)[-1]
     assert stored != name
     assert (
         world.hive.change(update(components).where(components.c.tc_partition == name).values(tc_partition=stored)) == 1
@@ -69,7 +68,7 @@ def test_a_misspelt_partition_is_swept_before_it_is_forgotten(partitions):
 def test_a_partition_of_the_stored_name_is_not_the_one_that_was_meant(partitions):
     """It is in the catalog, and empty of aborted writes, which says nothing of the other one."""
     world, table, name, stored = partitions
-    value = "10%3A00" if world.services.hive_4 else "abc"
+    value = "10%3A00" if world.services.layout == "hive-4" else "abc"
     world.insert(table, [(4, "z")], (value,))
     assert (table.location / stored).is_dir()
     world.clean()

@@ -88,7 +88,7 @@ def test_the_rest_outlives_its_worker(any_world, waits):
     world = any_world
     table = world.table(rows=8)
     size = sum(path.stat().st_size for path in table.location.glob("delta_*/bucket*"))
-    pool = "etl" if world.services.hive_4 else None
+    pool = "etl" if world.services.layout == "hive-4" else None
     world.configure(limits={"scratch_bytes": size * 3 // 5} if waits else {"deltas": 3}, worker={"pool": pool})
     world.settle_time()
     world.enqueue(

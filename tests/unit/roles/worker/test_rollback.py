@@ -96,7 +96,7 @@ def test_what_staged_something_is_kept_while_others_are_compacted(any_world, sto
     going_away(world, stores, step, "a.db")
     worker, sign = world.worker(), threading.Event()
     world.configure(worker={"heartbeat_seconds": 0.01})
-    beats = world.services.transactions if world.services.hive_4 else world.services.locks
+    beats = world.services.transactions if world.services.layout == "hive-4" else world.services.locks
     beats.heartbeat = lambda *_: sign.set()
     said = "compaction 1 of a.t has ended and can't be undone yet: a.db doesn't answer"
     assert worker.run_once().sentence == f"{said}; next try in 5 s"

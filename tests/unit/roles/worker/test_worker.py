@@ -19,11 +19,13 @@ def test_a_major_compaction_from_claim_to_commit(any_world):
     table = world.table(rows=4)
     before = world.rows(table)
     world.compact(table)
-    expected = [step for step in steps.WORKER_STEPS if world.services.hive_4 or step != steps.WORKER_TXN_OPENED]
+    expected = [
+        step for step in steps.WORKER_STEPS if world.services.layout == "hive-4" or step != steps.WORKER_TXN_OPENED
+    ]
     assert world.passed == expected
     (entry,) = world.services.queue.entries()
     assert (entry.state.value, entry.highest_write_id, entry.worker_id) == ("ready for cleaning", 4, None)
-    suffix = f"_v{entry.txn_id:07d}" if world.services.hive_4 else ""
+    suffix = f"_v{entry.txn_id:07d}" if world.services.layout == "hive-4" else ""
     assert f"base_0000004{suffix}" in world.names(table.location)
     assert hidden(table) == []
     world.settle_time()

@@ -162,7 +162,7 @@ def test_nothing_to_compact_counts_against_no_table(any_world):
     table = world.table(rows=1)
     for _ in range(3):
         assert "refused: not-enough-to-compact" in world.compact(table)
-    assert {state for state, _ in world.ended()} == {"refused" if world.services.hive_4 else "succeeded"}
+    assert {state for state, _ in world.ended()} == {"refused" if world.services.layout == "hive-4" else "succeeded"}
     assert world.states() == []
     for number in range(12):
         world.insert(table, [(100 + number, "x")])

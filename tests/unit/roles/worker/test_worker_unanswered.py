@@ -83,7 +83,7 @@ def test_a_file_system_that_goes_away_is_waited_for(any_world, monkeypatch):
     def broken(*_: object, **__: object) -> None:
         raise RetryableError("no commit")
 
-    world.at_step[steps.WORKER_RAN if not world.services.hive_4 else steps.WORKER_PUBLISHED] = world.unmount
+    world.at_step[steps.WORKER_RAN if world.services.layout != "hive-4" else steps.WORKER_PUBLISHED] = world.unmount
     monkeypatch.setattr(world.services.queue, "mark_compacted_and_commit", broken, raising=False)
     world.settle_time()
     world.enqueue(T)
@@ -120,7 +120,7 @@ def test_a_commit_without_an_answer_is_looked_up(any_world, monkeypatch, happene
         assert sentence.endswith("committed, though no answer came")
         assert world.states() == ["ready for cleaning"]
         assert len(bases) == 1
-    elif world.services.hive_4:
+    elif world.services.layout == "hive-4":
         assert "given back: the connection was lost while committing" in sentence
         assert bases == []
     else:  # the rename was the commit: the next attempt only calls the Cleaner
@@ -185,7 +185,7 @@ def test_a_commit_that_the_database_has_lost_blocks_no_table(any_world):
     (entry,) = before
     values = {"cq_state": "w", "cq_worker_id": entry.worker_id, "cq_next_txn_id": None, "cq_commit_time": None}
     world.hive.change(queued.update().values(fitting(queued, values)))
-    if world.services.hive_4:
+    if world.services.layout == "hive-4":
         world.hive.change(txns.update().where(txns.c.txn_id == entry.txn_id).values(txn_state="o"))
     assert world.states() == ["working"]
     assert _after_two_rounds(world) == [[], [1], []]

@@ -331,7 +331,7 @@ def test_a_lost_lock_stops_a_restore_before_anything_is_taken_away(any_world):
 
     def timed_out():
         world.hive.change(schema.hive_locks.delete())
-        if world.services.hive_4:
+        if world.services.layout == "hive-4":
             world.hive.change(schema.txns.update().where(schema.txns.c.txn_state == "o").values(txn_state="a"))
 
     world.at_step["moved"] = timed_out
