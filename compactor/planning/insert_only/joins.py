@@ -2,9 +2,9 @@
 Which small files of an insert-only table become one, and what happens to their stripes or row groups.
 
 Pure. Files may share a file when they are of one bucket (where the table has buckets), end in the same extension, and
-their format's package says that they are of one family and need the same of their readers. Files of at least half the full size stay as they are, so a
-second compaction leaves the results of the first alone. The files of one family fill as few files as the full size
-allows, evenly, in reading order.
+their format's package says that they are of one family and need the same of their readers. Files of at least half the
+full size stay as they are, so a second compaction leaves the results of the first alone. The files of one family fill
+as few files as the full size allows, evenly, in reading order.
 Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.task for the full size.
 """
 
