@@ -103,8 +103,10 @@ def require_turn(connection: Connection, schema: HiveSchema, entry: QueueEntry, 
     Raises:
         RivalError: there is such an entry.
     """
+    queue = schema.compaction_queue.c
     states = [state.code for state in (QueueState.WORKING, QueueState.READY_FOR_CLEANING)]
-    others = read_queue(connection, schema, schema.compaction_queue.c.cq_state.in_(states))
+    of_name = func.lower(queue.cq_table) == entry.entity.table
+    others = read_queue(connection, schema, queue.cq_state.in_(states), of_name)
     rivals = [_rival(row, None) for row in others if row.id != entry.id]
     if (why := hindrance(folded_entity(entry.entity), rivals, None, name_write_id)) is not None:
         raise RivalError(f"{entry.entity}: {why}")

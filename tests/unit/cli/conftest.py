@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from compactor.cli.naming import filters
 from compactor.cli.root import cli
 from compactor.metastore.db.database import Database
 from tests.demo.rows import CatalogRows, MetastoreLedger
@@ -78,3 +79,17 @@ def shop(built, tmp_path, monkeypatch):
     found = Shop(tmp_path)
     found.config.write_text(f"database:\n  url: sqlite:///{tmp_path}/metastore.db\nhost: edge1\n", encoding="utf-8")
     return found
+
+
+@pytest.fixture
+def two_looks(monkeypatch):
+    """A `--watch` that is interrupted after its second picture; the seconds that it waits after each."""
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(filters.time, "sleep", sleep)
+    return waits

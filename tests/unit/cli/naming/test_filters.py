@@ -224,6 +224,7 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
 MOMENT = r"2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d \S+"
 
 
+@pytest.mark.usefixtures("two_looks")
 @pytest.mark.parametrize(
     ("form", "line"),
     [
@@ -233,16 +234,8 @@ MOMENT = r"2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d \S+"
         ("tsv", ""),
     ],
 )
-def test_pictures_are_told_apart_without_a_terminal(queued, monkeypatch, form, line):
+def test_pictures_are_told_apart_without_a_terminal(queued, form, line):
     """The time begins each: on stdout for people and YAML, on stderr for JSON and TSV; no escape codes."""
-    looks = []
-
-    def sleep(seconds):
-        looks.append(seconds)
-        if len(looks) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(filters.time, "sleep", sleep)
     result = queued.run("-o", form, "queue", "--watch")
     assert "\x1b" not in result.output
     told = result.stdout if line else result.stderr

@@ -2,8 +2,6 @@
 
 import json
 
-from compactor.cli.naming import filters
-
 AGED = "silent-transaction"
 """What is told, too, of the shop's open transaction, once that is old enough."""
 
@@ -36,18 +34,10 @@ def test_programs_get_all_of_it(shop):
     assert whats(row.split("\t")[0] for row in rows) == ["no-daemon", "no-worker"]
 
 
-def test_it_is_shown_again(shop, monkeypatch):
+def test_it_is_shown_again(shop, two_looks):
     """Until it is interrupted, each picture with the time of its look."""
-    looks = []
-
-    def sleep(seconds):
-        looks.append(seconds)
-        if len(looks) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(filters.time, "sleep", sleep)
     result = shop.run("status", "--watch", "5")
-    assert (looks, result.exit_code) == ([5, 5], 130)
+    assert (two_looks, result.exit_code) == ([5, 5], 130)
     assert result.stdout.count("not well, 2") == 2
 
 
