@@ -114,9 +114,9 @@ def test_nothing_is_forgotten_whose_tasks_may_write(database, hive):
     assert {(row.txn_id, verdict.ground) for row, verdict in aborts.may_write(T, LATE_MS)} == {
         (young, Ground.MAY_WRITE)
     }
-    assert aborts.count_may_write(LATE_MS) == (1, 1)
+    assert aborts.count_may_write(LATE_MS) == 1
     hive.fall_silent(young, LATE_MS)
-    assert (aborts.may_write(T, LATE_MS), aborts.count_may_write(LATE_MS)) == ([], (0, 0))
+    assert (aborts.may_write(T, LATE_MS), aborts.count_may_write(LATE_MS)) == ([], 0)
     assert aborts.forget(aborts.groups(0, -1), proof(database)) == 3
 
 
@@ -619,4 +619,4 @@ def test_totals_tell_how_many_groups_are_crowded(database, hive):
     aborts = Aborts(database)
     assert [aborts.totals(crowd, LATE_MS).crowded for crowd in (1, 2, 3)] == [2, 1, 0]
     assert aborts.totals(1, LATE_MS).count == 4
-    assert aborts.count_may_write(LATE_MS) == (1, 1)
+    assert aborts.count_may_write(LATE_MS) == 1

@@ -247,26 +247,19 @@ class Aborts:
 
         return [(row, verdict) for row, verdict in self._database.read(look) if verdict.ground is Ground.MAY_WRITE]
 
-    def count_may_write(self, late_ms: int) -> tuple[int, int]:
-        """
-        How many aborted writes stay known because their tasks may still write, and in how many tables: a transaction
-        that wrote to several partitions of a table is one write there.
-        """
+    def count_may_write(self, late_ms: int) -> int:
+        """How many aborted transactions stay known because their tasks may still write."""
 
-        def look(connection: Connection) -> tuple[int, int]:
+        def look(connection: Connection) -> int:
             components, txns = self._schema.txn_components, self._schema.txns
-            names = components.c.tc_database, components.c.tc_table
             silent_since = self._database.now_ms(connection) - late_ms
-            counts = [
-                int(count)
-                for (count,) in connection.execute(
-                    select(func.count(components.c.tc_txnid.distinct()))
-                    .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
-                    .where(txns.c.txn_state == "a", last_sign_of_life(self._schema) > silent_since)
-                    .group_by(*names)
-                )
-            ]
-            return sum(counts), len(counts)
+            wrote = select(components.c.tc_txnid).where(components.c.tc_txnid == txns.c.txn_id).exists()
+            query = (
+                select(func.count())
+                .select_from(txns)
+                .where(txns.c.txn_state == "a", last_sign_of_life(self._schema) > silent_since, wrote)
+            )
+            return int(connection.execute(query).scalar_one())
 
         return self._database.read(look)
 

@@ -101,11 +101,11 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     sizes = _sizes(session, _found(session, removable, measure))
     unmeasured = len(removable.keys() - sizes.keys())
     notes = [f"of {plural(unmeasured, 'directory', 'directories')} it isn't known how many bytes"] if unmeasured else []
-    late, late_tables = Aborts(database).count_may_write(session.settings.cleaner.late_ms)
+    late = Aborts(database).count_may_write(session.settings.cleaner.late_ms)
     if late and target is None:
         notes.append(
-            f"{plural(late, 'aborted write')} in {plural(late_tables, 'table')} can't be forgotten yet: tasks may still"
-            " write there (cleaner.late_writer_hours)"
+            f"{plural(late, 'aborted transaction')} can't be forgotten yet: tasks may still write"
+            " (cleaner.late_writer_hours)"
         )
     return View(COLUMNS, causes.records(sizes, now), empty="nothing waits", footer="; ".join(notes))
 

@@ -26,7 +26,7 @@ from tests.metastore.actor import Hive
 TXN = OpenTransaction(17, "ann", "edge", 0, 0, 3 * 3_600_000)
 LOCK = HeldLock(5, 1, 0, "shop", "orders", None, "a", "r", "bob", "hue", 0)
 
-LATE = "1 aborted write in 1 table can't be forgotten yet: tasks may still write there (cleaner.late_writer_hours)"
+LATE = "1 aborted transaction can't be forgotten yet: tasks may still write (cleaner.late_writer_hours)"
 
 
 def daemon(*roles, pools=None):
