@@ -9,13 +9,12 @@ from pathlib import Path
 
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.cli.naming.lookup import Found
-from compactor.cli.views.drawing import DirectoryStanding, Item, Totals, items_of, read_totals
-from compactor.cli.views.inspection import CatalogMoment, look
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.settings import ReaderSettings
+from compactor.status.items import DirectoryStanding, Item, Totals, items_of, read_totals
+from compactor.status.partition import CatalogMoment, Found, look
 from compactor.storage.registry import storage_for
 from tests.demo.reading import Fingerprint, fingerprint
 

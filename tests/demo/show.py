@@ -30,13 +30,13 @@ from compactor.cli.options import file_to_write
 from compactor.cli.output import Format, OutputColumn, Record, View, draw
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views import drawing
-from compactor.cli.views.inspection import candidates, judge, look
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import load_settings
+from compactor.status.partition import candidates, judge, look
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 from tests.demo.measure import Measured, MeasuredPlace, measure, places

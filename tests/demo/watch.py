@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from compactor.cli.views.drawing import Totals, read_totals
 from compactor.errors import CompactorError
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity, QueueState
 from compactor.roles import steps
+from compactor.status.items import Totals, read_totals
 from tests.demo.measure import MeasuredPlace, contents
 
 BAD = (QueueState.FAILED, QueueState.REFUSED, QueueState.DID_NOT_INITIATE, QueueState.ABORTED)

@@ -1,50 +1,13 @@
 """Finds in the catalog the table or partition that a user named: exactly one, or a refusal with near names."""
 
-from dataclasses import dataclass
-
 from compactor.cli.naming.target import Target, did_you_mean, no_database, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, TableFacts
-from compactor.planning.eligibility import what_is_kept, why_not_acid, why_unspecified
+from compactor.metastore.model import PartitionFacts, TableFacts
+from compactor.planning.eligibility import why_not_acid, why_unspecified
 from compactor.reasons import Reason
+from compactor.status.partition import Found
 from compactor.words import plural
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A table or partition in the catalog."""
-
-    table: TableFacts
-    partition: PartitionFacts | None
-
-    @property
-    def entity(self) -> Entity:
-        return Entity(self.table.database, self.table.name, self.partition.name if self.partition else None)
-
-    @property
-    def location(self) -> str:
-        """
-        The location of the table or partition.
-
-        Raises:
-            RefusedError: UNSUPPORTED_STORE: the catalog has no location.
-        """
-        location = self.partition.location if self.partition else self.table.location
-        if not location:
-            raise RefusedError(Reason.UNSUPPORTED_STORE, f"{self.entity} has no location in the catalog")
-        return location
-
-    @property
-    def kept(self) -> str | None:
-        """Why directories that a compaction replaces would stay; None: the Cleaner removes them."""
-        return what_is_kept(
-            str(self.entity), self.table.parameters, self.partition.parameters if self.partition else {}
-        )
-
-    @property
-    def place(self) -> CatalogPlace:
-        return CatalogPlace.of(self.table, self.partition)
 
 
 def find_table(catalog: Catalog, target: Target) -> TableFacts:

@@ -10,16 +10,16 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import unquote
 
-from compactor.cli.naming.lookup import Found, find_table, require_transactional
+from compactor.cli.naming.lookup import find_table, require_transactional
 from compactor.cli.naming.patterns import keys_of, partition_fits, require_keys, require_tables
 from compactor.cli.naming.target import no_database, parse_target
 from compactor.cli.session import Session
-from compactor.cli.views.inspection import partitions
 from compactor.errors import NothingFitsError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity
 from compactor.metastore.partition_names import DEFAULT_PARTITION
 from compactor.name_patterns import fits, is_pattern
+from compactor.status.partition import Found, partitions
 from compactor.words import plural
 
 _CONDITION: Final = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<>|=|<|>)\s*('[^']*'|\"[^\"]*\"|[^\s'\"<>=!]+)\s*")

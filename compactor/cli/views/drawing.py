@@ -1,23 +1,14 @@
-"""
-Draws a partition: which directories a query reads, which it ignores, and which the next compaction takes as inputs.
+"""Draws a partition: its items by their standing, with a bar for each size."""
 
-Pure: works on the resolved states (`acid.snapshot`) of a reader and of a compactor; rich draws the picture.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from compactor.acid.compaction import CompactionKind
-from compactor.acid.names import DirKind
-from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.cli import units
-from compactor.cli.output import OutputColumn, Record, fits_terminal
-from compactor.planning.picker import enough
+from compactor.cli.output import OutputColumn, fits_terminal
+from compactor.status.items import DirectoryStanding, Item, Totals, read_totals
 from compactor.words import plural
 
 FOLD_ABOVE = 12
@@ -27,21 +18,6 @@ BAR_WIDTH = 12
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-class DirectoryStanding(StrEnum):
-    """How a query that starts now treats a directory or file."""
-
-    BASE = "base"
-    DELTA = "delta"
-    DELETE_DELTA = "delete delta"
-    ORIGINAL = "original"
-    NOT_VISIBLE = "not visible"
-    ABORTED = "aborted"
-    OBSOLETE = "obsolete"
-    UNKNOWN = "unknown"
-    EVIDENCE = "evidence"
-
-
-READ = (DirectoryStanding.BASE, DirectoryStanding.DELTA, DirectoryStanding.DELETE_DELTA, DirectoryStanding.ORIGINAL)
 COLOURS = {
     DirectoryStanding.BASE: "green",
     DirectoryStanding.DELTA: "cyan",
@@ -65,126 +41,10 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """
-    One directory (or original file, or unknown name) of a partition.
-
-    Args:
-        files, bytes: count and size of the data files only.
-        input: whether a compaction that starts now would have this item as input.
-        note: in a few words, why a query or compaction doesn't use the item.
-    """
-
-    standing: DirectoryStanding
-    name: str
-    files: int = 0
-    bytes: int = 0
-    min_write_id: int | None = None
-    max_write_id: int | None = None
-    input: bool = False
-    note: str = ""
-
-    def record(self) -> Record:
-        """The item as an output record."""
-        return {
-            "standing": self.standing.value,
-            "name": self.name,
-            "min_write_id": self.min_write_id,
-            "max_write_id": self.max_write_id,
-            "files": self.files,
-            "bytes": self.bytes,
-            "input": self.input,
-            "note": self.note,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Directories, files and bytes of a set of items."""
-
-    directories: int
-    files: int
-    bytes: int
-
-    @classmethod
-    def of(cls, items: Sequence[Item]) -> "Totals":
-        directories = sum(item.min_write_id is not None for item in items)
-        return cls(directories, sum(item.files for item in items), sum(item.bytes for item in items))
-
-    def __str__(self) -> str:
-        return f"{plural(self.directories, 'directory', 'directories')}, {plural(self.files, 'file')}, {units.size(self.bytes)}"
-
-
-def items_of(
-    reader: AcidState, compactor: AcidState, *, insert_only: bool, explain: Callable[[ListedDir], str] = lambda _: ""
-) -> tuple[Item, ...]:
-    """
-    All items of a partition directory, in the order in which they are drawn.
-
-    Args:
-        reader: the directory as a query that starts now resolves it.
-        compactor: the directory as a compaction that starts now resolves it.
-        explain: makes the note for a directory that is not visible or aborted: which transaction, and whose.
-    """
-    worth_it = enough(compactor, CompactionKind.MAJOR, insert_only)
-    taken = {listed.acid.name for listed in (compactor.base, *compactor.deltas) if listed is not None and worth_it}
-    taken_originals = {file.path for file in compactor.originals if worth_it}
-
-    def item(standing: DirectoryStanding, listed: ListedDir, note: str = "") -> Item:
-        files = data_files(listed, insert_only)
-        acid = listed.acid
-        size = sum(file.length for file in files)
-        return Item(
-            standing, acid.name, len(files), size, acid.min_write_id, acid.max_write_id, acid.name in taken, note
-        )
-
-    def items() -> Iterator[Item]:
-        if reader.base is not None:
-            yield item(DirectoryStanding.BASE, reader.base)
-        for kind, standing in (
-            (DirKind.DELTA, DirectoryStanding.DELTA),
-            (DirKind.DELETE_DELTA, DirectoryStanding.DELETE_DELTA),
-        ):
-            yield from (item(standing, listed) for listed in reader.deltas if listed.acid.kind is kind)
-        for file in reader.originals:
-            note = (
-                "not named like a bucket file: nothing is compacted beside it"
-                if file.path in reader.unknown and not insert_only
-                else ""
-            )
-            yield Item(
-                DirectoryStanding.ORIGINAL, file.path, 1, file.length, input=file.path in taken_originals, note=note
-            )
-        for excluded in reader.excluded:
-            yield item(DirectoryStanding.NOT_VISIBLE, excluded.dir, explain(excluded.dir) or excluded.reason)
-        yield from (item(DirectoryStanding.ABORTED, listed, explain(listed)) for listed in reader.aborted)
-        yield from (item(DirectoryStanding.OBSOLETE, listed) for listed in reader.obsolete)
-        for file in reader.obsolete_originals:
-            yield Item(DirectoryStanding.OBSOLETE, file.path, 1, file.length)
-        for file in reader.left_originals:
-            yield Item(
-                DirectoryStanding.UNKNOWN,
-                file.path,
-                1,
-                file.length,
-                note="not read, for it lies in no base and no delta: stays"
-                if insert_only
-                else "not read, and in no list of a compaction: stays",
-            )
-        files = {file.path for file in (*reader.originals, *reader.obsolete_originals, *reader.left_originals)}
-        yield from (
-            Item(DirectoryStanding.UNKNOWN, name, note="not Hive's: nothing is done about it")
-            for name in reader.unknown
-            if name not in files
-        )
-
-    return tuple(items())
-
-
-def read_totals(items: Sequence[Item]) -> Totals:
-    """Totals of the items that every query opens."""
-    return Totals.of([item for item in items if item.standing in READ])
+def in_words(totals: Totals) -> str:
+    """As a sentence has it: `3 directories, 4 files, 1.2 GiB`."""
+    directories = plural(totals.directories, "directory", "directories")
+    return f"{directories}, {plural(totals.files, 'file')}, {units.size(totals.bytes)}"
 
 
 def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool = True) -> RenderableType:
@@ -198,7 +58,9 @@ def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool
     if notes and not fits_terminal(drawn):
         drawn, below = _grid(items, fold=fold, notes=False), [Text(note, style="dim") for note in _notes(items)]
     legend = "; ● goes into a compaction" if any(item.input for item in items) else ""
-    return Group(Text(title, style="bold"), Text(f"a query reads {read_totals(items)}{legend}"), drawn, *below)
+    return Group(
+        Text(title, style="bold"), Text(f"a query reads {in_words(read_totals(items))}{legend}"), drawn, *below
+    )
 
 
 def _notes(items: Sequence[Item]) -> list[str]:

@@ -13,13 +13,12 @@ from typing import Final
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, data_files
-from compactor.cli.naming.lookup import Found
 from compactor.cli.session import Session
-from compactor.cli.views.drawing import Totals, items_of, read_totals
-from compactor.cli.views.inspection import candidates, failing, judge, look, why_ineligible
 from compactor.errors import CompactorError
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.roles.initiator.rules import thresholds_from
+from compactor.status.items import Totals, items_of, read_totals
+from compactor.status.partition import Found, candidates, failing, judge, look, why_ineligible
 from compactor.storage.registry import storage_for
 from compactor.words import one_line
 

@@ -21,10 +21,8 @@ from compactor.cli.commands.looking import plan as plan_module
 from compactor.cli.commands.looking.plan import plan
 from compactor.cli.commands.queueing import enqueue as enqueue_module
 from compactor.cli.commands.queueing.enqueue import enqueue
-from compactor.cli.naming.lookup import Found
 from compactor.cli.root import cli
 from compactor.cli.session import Session
-from compactor.cli.views.inspection import judge, why_ineligible
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import (
@@ -49,6 +47,7 @@ from compactor.roles.initiator.rules import TableRules
 from compactor.roles.worker.entry_facts import look_up
 from compactor.settings import ReaderSettings
 from compactor.status.daemons import Daemons
+from compactor.status.partition import Found, judge, why_ineligible
 from tests.unit.roles.test_places import move, move_partition
 from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World

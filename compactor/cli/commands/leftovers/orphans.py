@@ -4,7 +4,6 @@ import click
 
 from compactor.cli import completing, control_records, units
 from compactor.cli.naming.filters import METAVAR
-from compactor.cli.naming.lookup import Found
 from compactor.cli.naming.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
@@ -12,6 +11,7 @@ from compactor.errors import CompactorError, UsageError
 from compactor.metastore.model import duration
 from compactor.roles.cleaner.quarantine.orphans import Leftovers, Orphan
 from compactor.roles.services import Services
+from compactor.status.partition import Found
 from compactor.words import plural
 
 COLUMNS = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import click
 
 from compactor.cli import completing, control_records, units
-from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
@@ -19,6 +19,7 @@ from compactor.roles.cleaner.quarantine.kept import Kept
 from compactor.roles.cleaner.quarantine.manifest import QuarantineManifest
 from compactor.roles.cleaner.quarantine.restore import Restore
 from compactor.roles.services import Services
+from compactor.status.partition import Found
 from compactor.words import plural
 
 COLUMNS = (

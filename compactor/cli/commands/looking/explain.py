@@ -3,7 +3,7 @@
 cleaning.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -15,39 +15,22 @@ from compactor.acid.compaction import CompactionKind
 from compactor.cli import control_records, units
 from compactor.cli.commands.looking.plan import OnlyCleaningError, make_plan
 from compactor.cli.commands.queueing.queue import work_on
-from compactor.cli.naming.lookup import Found, find, find_table, require_transactional
+from compactor.cli.naming.lookup import find, find_table, require_transactional
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.achieved import told_undone
-from compactor.cli.views.drawing import COLUMNS, items_of, picture, read_totals
-from compactor.cli.views.inspection import (
-    Inspection,
-    candidates,
-    failing,
-    inspect,
-    judge,
-    look,
-    partitions,
-    why_ineligible,
-)
+from compactor.cli.views.drawing import COLUMNS, picture
 from compactor.cli.views.plan_view import cost, effect, headline
-from compactor.control import Subject
-from compactor.control.waits import Wait
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.urgency import reason_of
-from compactor.metastore.model import QueueState, TableFacts
+from compactor.metastore.model import QueueState
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
-from compactor.roles.initiator.rules import thresholds_from
-from compactor.roles.pauses import pool_of
-from compactor.status.causes import Hindrances
-from compactor.status.records import history_record, queue_record, undone
-from compactor.storage.registry import storage_for
-from compactor.words import instant
+from compactor.status.partition import Found, Inspection, inspect, partition_records
 
 PARTITION_COLUMNS = (
     OutputColumn("partition", "PARTITION"),
@@ -85,25 +68,16 @@ def explain(session: Session, *, target: str, partition: str | None, everything:
     facts = find_table(catalog, wanted)
     if facts.partitioned and wanted.partition is None:
         require_transactional(facts)
-        session.output.show(_partitions_view(session, catalog, facts, limit))
+        records = partition_records(database, session.settings, session.places, facts, limit)
+        session.output.show(View(PARTITION_COLUMNS, records, empty=f"{facts.full_name} has no partitions"))
         return
     found = find(catalog, wanted)
-    inspection = inspect(database, session.settings, session.places, found)
-    kind = inspection.verdict.kind if isinstance(inspection.verdict, Pick) else CompactionKind.MAJOR
-    daemons = control_records.daemons(session)
-    hindrances = Hindrances(catalog, daemons, inspection.cleaning)
-    cleaning = [replace(ready, blockers=hindrances.of(ready).all()) for ready in inspection.cleaning]
-    inspection = replace(inspection, cleaning=cleaning)
-    wait = daemons.surroundings.wait(_subject(found), kind)
-    queued = [queue_record(entry, inspection.moment.now_ms, daemons) for entry in inspection.queue]
-    work = work_on(session, inspection.history)
-    ended = [{**history_record(entry), **undone(entry, work.get(entry.id))} for entry in inspection.history]
-    session.output.show(
-        explanation_view(inspection, _plan(session, inspection, kind), wait, queued, ended, fold=not everything)
-    )
+    inspection = inspect(database, session.settings, session.places, found, control_records.daemons(session))
+    inspection = replace(inspection, work=work_on(session, inspection.history))
+    session.output.show(explanation_view(inspection, _plan(session, inspection), fold=not everything))
 
 
-def _plan(session: Session, inspection: Inspection, kind: CompactionKind) -> CompactionPlan | RefusedError:
+def _plan(session: Session, inspection: Inspection) -> CompactionPlan | RefusedError:
     """
     The plan of a compaction that would start now, or why it would be refused.
 
@@ -112,100 +86,19 @@ def _plan(session: Session, inspection: Inspection, kind: CompactionKind) -> Com
     if (skip := inspection.ineligible) is not None:
         return RefusedError(skip.reason, skip.explanation)
     try:
-        return make_plan(session, inspection.found, kind)
+        return make_plan(session, inspection.found, inspection.kind)
     except RefusedError as refusal:
         return refusal
 
 
-def _subject(found: Found) -> Subject:
-    return Subject(found.table.database, found.table.name, pool_of(found.table))
-
-
-def explanation_view(
-    inspection: Inspection,
-    plan: CompactionPlan | RefusedError,
-    wait: Wait | None,
-    queued: Sequence[Record],
-    ended: Sequence[Record],
-    *,
-    fold: bool,
-) -> View:
-    """
-    The answer: the drawing for people, one document for JSON and YAML, the directories for TSV.
-
-    Args:
-        wait: why a compaction that was queued now wouldn't be claimed.
-        queued: the entries in the queue, as `queue_record` makes them.
-        ended: those of the history, newest first, as `history_record` and `undone` make them.
-    """
-    records = [item.record() for item in inspection.items]
+def explanation_view(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fold: bool) -> View:
+    """The answer: the drawing for people, one document for JSON and YAML, the directories for TSV."""
     return View(
         COLUMNS,
-        records,
-        document=_document(inspection, plan, wait, queued, ended),
-        picture=lambda: _picture(inspection, plan, wait, queued, ended, fold=fold),
+        [item.record() for item in inspection.items],
+        document=inspection.record(_compaction_record(plan, _warnings(inspection.found, plan))),
+        picture=lambda: _picture(inspection, plan, fold=fold),
     )
-
-
-def _document(
-    inspection: Inspection,
-    plan: CompactionPlan | RefusedError,
-    wait: Wait | None,
-    queued: Sequence[Record],
-    ended: Sequence[Record],
-) -> Record:
-    found, moment, verdict = inspection.found, inspection.moment, inspection.verdict
-    totals = read_totals(inspection.items)
-    return {
-        "database": found.table.database,
-        "table": found.table.name,
-        "partition": found.partition.name if found.partition else None,
-        "location": found.location,
-        "layout": moment.layout.value,
-        "insert_only": found.table.insert_only,
-        "write_ids": str(moment.write_ids),
-        "open_writers": moment.open_writers(),
-        "read": {"directories": totals.directories, "files": totals.files, "bytes": totals.bytes},
-        "items": [item.record() for item in inspection.items],
-        "verdict": _verdict_record(verdict),
-        "compaction": _compaction_record(plan, _warnings(found, plan)),
-        "waits": None
-        if wait is None
-        else {"reason": wait.reason, "sentence": wait.sentence, "until": instant(wait.until_ms)},
-        "queue": queued,
-        "history": ended,
-        "cleaning": [
-            {
-                "id": ready.entry.id,
-                "blockers": [
-                    {"reason": blocker.reason.value, "sentence": blocker.sentence} for blocker in ready.blockers
-                ],
-            }
-            for ready in inspection.cleaning
-        ],
-        "late_writers": [
-            {
-                "txn_id": row.txn_id,
-                "partition": row.partition,
-                "write_id": row.write_id,
-                "compaction": row.operation == "c",
-                "may_write_until": instant(verdict.until_ms),
-            }
-            for row, verdict in inspection.late
-        ],
-    }
-
-
-def _verdict_record(verdict: Pick | Skip) -> Record:
-    due = isinstance(verdict, Pick)
-    return {
-        "due": due,
-        "kind": verdict.kind.value if isinstance(verdict, Pick) else None,
-        "score": verdict.score if isinstance(verdict, Pick) else None,
-        "reason": verdict.reason.value,
-        "explanation": verdict.explanation,
-        "findings": list(verdict.findings),
-    }
 
 
 def _warnings(found: Found, plan: CompactionPlan | RefusedError) -> list[str]:
@@ -245,16 +138,8 @@ def _compaction_record(plan: CompactionPlan | RefusedError, warnings: list[str])
     }
 
 
-def _picture(
-    inspection: Inspection,
-    plan: CompactionPlan | RefusedError,
-    wait: Wait | None,
-    queued: Sequence[Record],
-    ended: Sequence[Record],
-    *,
-    fold: bool,
-) -> RenderableType:
-    found, verdict = inspection.found, inspection.verdict
+def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fold: bool) -> RenderableType:
+    found, verdict, wait = inspection.found, inspection.verdict, inspection.wait
     parts: list[RenderableType] = [
         picture(str(found.entity), inspection.items, fold=fold),
         Text(found.location, style="dim"),
@@ -280,7 +165,7 @@ def _picture(
     parts += [Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)]
     if wait is not None:
         parts.append(Text(f"none may begin now ({wait.reason}): {wait.sentence}", style="yellow"))
-    for entry, shown in zip(inspection.queue, queued, strict=True):
+    for entry, shown in zip(inspection.queue, inspection.queued, strict=True):
         parts.append(
             Text(
                 f"{entry.kind.value} compaction {entry.id} is {entry.state.value}"
@@ -307,7 +192,7 @@ def _picture(
             parts.append(Text(f"nothing holds back cleaning after compaction {ready.entry.id}"))
     if (known := inspection.why_known()) is not None:
         parts.append(Text(known, style="dim"))
-    for last in ended[:1]:
+    for last in inspection.ended[:1]:
         parts.append(Text(_last(last), style="dim"))
     return Group(*parts)
 
@@ -342,47 +227,3 @@ def _verdict_line(verdict: Pick | Skip, *, and_refused: bool) -> Text:
         )
     what = "not due, and a compaction now would be refused" if and_refused else "not due"
     return Text(f"{what} ({verdict.reason.value}): {verdict.explanation}", style="bold")
-
-
-def _partitions_view(session: Session, catalog: Catalog, facts: TableFacts, limit: int) -> View:
-    database = session.database()
-    moment = look(database, facts, session.settings.readers)
-    known = candidates(database)
-    defaults = thresholds_from(session.settings.initiator.thresholds)
-
-    def record(found: Found, ineligible: Skip | None) -> Record:
-        candidate = known.get(found.entity)
-        try:
-            reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
-            totals = read_totals(items_of(reader, compactor, insert_only=facts.insert_only))
-            verdict = judge(
-                found, compactor, candidate, moment, defaults, ineligible=ineligible, failing=found.entity in failed
-            )
-        except RefusedError as refusal:
-            verdict, totals = ineligible or Skip(refusal.reason, refusal.message), None
-        return {
-            "partition": found.partition.name if found.partition else None,
-            "directories": totals.directories if totals else None,
-            "files": totals.files if totals else None,
-            "bytes": totals.bytes if totals else None,
-            "due": verdict.kind.value if isinstance(verdict, Pick) else None,
-            "score": verdict.score if isinstance(verdict, Pick) else None,
-            "reason": verdict.reason.value,
-            "explanation": verdict.explanation,
-        }
-
-    everything = partitions(catalog, facts, limit)
-    failed = failing(database, session.settings)
-    records = [
-        record(*each)
-        for each in zip(everything, why_ineligible(session.places, everything, moment.layout), strict=True)
-    ]
-    records.sort(
-        key=lambda row: (
-            row["due"] is None,
-            -float(str(row["score"] or 0)),
-            -int(str(row["directories"] or 0)),
-            str(row["partition"]),
-        )
-    )
-    return View(PARTITION_COLUMNS, records, empty=f"{facts.full_name} has no partitions")

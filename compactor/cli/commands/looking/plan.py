@@ -10,7 +10,7 @@ import click
 
 from compactor.acid.columns import column_rule
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import request_options
 from compactor.cli.session import Code, Command, Session, pass_session
@@ -26,6 +26,7 @@ from compactor.planning.included import OnlyCleaning, only_cleaning
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.spark.factory import ConfiguredSubmitter
+from compactor.status.partition import Found
 from compactor.storage.registry import storage_for
 
 

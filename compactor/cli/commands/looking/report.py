@@ -18,18 +18,18 @@ from rich.text import Text
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, units
 from compactor.cli.commands.looking.plan import make_plan
-from compactor.cli.naming.lookup import Found
 from compactor.cli.naming.many import chosen
 from compactor.cli.options import file_to_write
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.drawing import Totals
 from compactor.cli.views.survey import SMALL_FILE, Survey, Surveyed, listed, worst
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick
+from compactor.status.items import Totals
+from compactor.status.partition import Found
 from compactor.words import instant, plural
 
 WORST_COLUMNS = (

@@ -11,12 +11,11 @@ import click
 from compactor.acid.columns import ColumnRule, column_rule
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli import units
-from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import target_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.views.inspection import look
 from compactor.engine.comparing import Differences, compare
 from compactor.engine.digest_note import Note
 from compactor.engine.reading import PartitionReading, ReadSnapshot, highest_write_id
@@ -26,6 +25,7 @@ from compactor.orc.digests.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
 from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
+from compactor.status.partition import Found, look
 from compactor.storage.location import split
 from compactor.storage.registry import storage_for
 from compactor.words import plural

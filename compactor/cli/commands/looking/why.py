@@ -14,10 +14,8 @@ import click
 from compactor.acid.children import ListedDir
 from compactor.cli import completing, control_records, units
 from compactor.cli.naming.filters import METAVAR, places, watch_option, watched
-from compactor.cli.naming.lookup import Found
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.inspection import CatalogMoment, look
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
@@ -27,6 +25,7 @@ from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, QueueState
 from compactor.status.causes import Causes, Hindrances, put_off, ties
 from compactor.status.daemons import Daemons
+from compactor.status.partition import CatalogMoment, Found, look
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 

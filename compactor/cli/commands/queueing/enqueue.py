@@ -9,14 +9,13 @@ import click
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records, units
 from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, work_on
-from compactor.cli.naming.lookup import Found, find
+from compactor.cli.naming.lookup import find
 from compactor.cli.naming.many import Condition, chosen, condition, is_many
 from compactor.cli.naming.pools import unknown_pool
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.views.inspection import why_ineligible
 from compactor.cli.views.survey import Survey
 from compactor.cli.views.survey import worst as most_in_need
 from compactor.control import Subject
@@ -30,6 +29,7 @@ from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
 from compactor.status.daemons import Daemons
+from compactor.status.partition import Found, why_ineligible
 from compactor.status.records import achieved, history_record
 from compactor.words import plural
 

@@ -9,7 +9,8 @@ from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.cli.views.drawing import DirectoryStanding, Totals, bar, items_of, picture, read_totals
+from compactor.cli.views.drawing import bar, picture
+from compactor.status.items import DirectoryStanding, Totals, items_of, read_totals
 
 SIZES = {
     "base_0000005_v0000010": 1_000_000,

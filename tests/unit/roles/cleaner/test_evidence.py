@@ -5,9 +5,8 @@ partition after that.
 
 import os
 
-from compactor.cli.naming.lookup import Found
-from compactor.cli.views.drawing import DirectoryStanding
-from compactor.cli.views.inspection import inspect
+from compactor.status.items import DirectoryStanding
+from compactor.status.partition import Found, inspect
 
 NAME = ".evidence-compactor-9-0123abcd"
 DAY = 24 * 3600

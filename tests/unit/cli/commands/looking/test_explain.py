@@ -6,13 +6,13 @@ import shutil
 import pytest
 
 from compactor.acid.compaction import CompactionKind
-from compactor.cli.views.inspection import look
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import READ_ONLY
 from compactor.metastore.txn.transactions import Transactions
 from compactor.settings import ReaderSettings
+from compactor.status.partition import look
 from tests.demo.rows import CatalogRows, MetastoreLedger
 from tests.demo.warehouse import Warehouse
 from tests.metastore.actor import Hive
