@@ -177,9 +177,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
+    """A rule that is met; `excess` as of a `Pick`, by this rule alone."""
+
     kind: CompactionKind
     reason: Reason
     explanation: str
+    excess: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +213,15 @@ def pick(facts: PickInput) -> Pick | Skip:
     if skip is not None:
         return replace(skip, findings=findings) if findings else skip
     sizes = _sizes(facts, deltas)
-    due = (
-        _aborted(facts, deltas) or _too_large(facts, sizes) or _several_bases(facts) or _too_many(facts, deltas, sizes)
+    rules = (
+        _many_aborted(facts, deltas),
+        _old_abort(facts, deltas),
+        _too_large(facts, sizes),
+        _several_bases(facts),
+        _too_many(facts, deltas, sizes),
     )
-    if due is None:
+    met = [due for due in rules if due is not None]
+    if not met:
         return _or_open_writer(
             Skip(
                 Reason.BELOW_THRESHOLDS,
@@ -221,6 +229,7 @@ def pick(facts: PickInput) -> Pick | Skip:
                 findings,
             )
         )
+    due = met[0]
     if due.reason is Reason.SEVERAL_BASES:
         return Pick(due.kind, 0.0, due.reason, due.explanation, findings)
     kind = _settle(facts, deltas, due)
@@ -241,7 +250,7 @@ def pick(facts: PickInput) -> Pick | Skip:
         due.reason,
         due.explanation,
         findings,
-        _excess(facts, deltas, sizes),
+        max(due.excess for due in met),
     )
 
 
@@ -264,42 +273,40 @@ def _skip(facts: PickInput, deltas: tuple[ListedDir, ...], left: Stranded | None
     return None
 
 
-def _aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
+def _many_aborted(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
+    """Too many aborted rows among committed ones."""
+    count, limit = _aborted_count(facts, deltas), facts.thresholds.aborted_count
+    if not count or not count > limit:
+        return None
+    explanation = f"{count} aborted write ids among committed ones, more than {limit}"
+    return _Due(CompactionKind.MAJOR, Reason.ABORTED_COUNT, explanation, _excess(count, max(1, limit)))
+
+
+def _old_abort(facts: PickInput, deltas: tuple[ListedDir, ...]) -> _Due | None:
+    """Aborted rows that have lain among committed ones for too long."""
+    age, limit = facts.oldest_abort_age_ms, facts.thresholds.aborted_age_ms
+    if age is None or not 0 <= limit < age or not _aborted_count(facts, deltas):
+        return None
+    explanation = (
+        f"rows of a transaction aborted {_hours(age)} ago lie among committed ones, longer than {_hours(limit)}"
+    )
+    return _Due(CompactionKind.MINOR, Reason.ABORTED_AGE, explanation, _excess(age, limit))
+
+
+def _aborted_count(facts: PickInput, deltas: tuple[ListedDir, ...]) -> int:
     """
     Aborted rows among committed ones. Wholly aborted directories don't count, because the Cleaner removes them; nor do
     write ids at or below an entry that waits for the Cleaner.
     """
-    count, limits = _aborted_count(facts, deltas), facts.thresholds
-    if count and count > limits.aborted_count:
-        return _Due(
-            CompactionKind.MAJOR,
-            Reason.ABORTED_COUNT,
-            f"{count} aborted write ids among committed ones, more than {limits.aborted_count}",
-        )
-    age = facts.oldest_abort_age_ms
-    if count and age is not None and 0 <= limits.aborted_age_ms < age:
-        explanation = f"rows of a transaction aborted {_hours(age)} ago lie among committed ones, longer than {_hours(limits.aborted_age_ms)}"
-        return _Due(CompactionKind.MINOR, Reason.ABORTED_AGE, explanation)
-    return None
-
-
-def _aborted_count(facts: PickInput, deltas: tuple[ListedDir, ...]) -> int:
     if facts.insert_only:
         return 0
     floor = facts.ready_for_cleaning_hwm or 0
     return min(facts.aborted_count, sum(write_id > floor for write_id in aborted_inside(facts.state, deltas)))
 
 
-def _excess(facts: PickInput, deltas: tuple[ListedDir, ...], sizes: _Sizes) -> float:
-    """The largest of the measures that have a threshold, each divided by its threshold; at least 1."""
-    limits, aborted = facts.thresholds, _aborted_count(facts, deltas)
-    measured = (
-        (len(deltas), max(1, limits.delta_count)),
-        (sizes.delta_bytes / sizes.base_bytes if sizes.base_bytes else 0, limits.delta_ratio),
-        (aborted, max(1, limits.aborted_count)),
-        (facts.oldest_abort_age_ms or 0 if aborted else 0, limits.aborted_age_ms),
-    )
-    return max(1.0, *(value / limit for value, limit in measured if limit > 0))
+def _excess(value: float, limit: float) -> float:
+    """By which factor a value passes its limit; 1 where the limit is none to divide by."""
+    return max(1.0, value / limit) if limit > 0 else 1.0
 
 
 def _too_large(facts: PickInput, sizes: _Sizes) -> _Due | None:
@@ -307,7 +314,8 @@ def _too_large(facts: PickInput, sizes: _Sizes) -> _Due | None:
     limit = facts.thresholds.delta_ratio
     if sizes.base_bytes == 0 or not sizes.delta_bytes / sizes.base_bytes > limit:
         return None
-    return _Due(CompactionKind.MAJOR, Reason.DELTA_RATIO, f"{_share(sizes)}, more than {limit:g}")
+    excess = _excess(sizes.delta_bytes / sizes.base_bytes, limit)
+    return _Due(CompactionKind.MAJOR, Reason.DELTA_RATIO, f"{_share(sizes)}, more than {limit:g}", excess)
 
 
 def _several_bases(facts: PickInput) -> _Due | None:
@@ -344,6 +352,7 @@ def _too_many(facts: PickInput, deltas: tuple[ListedDir, ...], sizes: _Sizes) ->
         kind,
         Reason.DELTA_COUNT,
         f"{plural(len(deltas), 'delta')}, more than {limit}{', and no base' if sizes.without_base else ''}",
+        _excess(len(deltas), max(1, limit)),
     )
 
 
