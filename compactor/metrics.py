@@ -15,13 +15,13 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from compactor.acid.compaction import SUPPORTED
 from compactor.reasons import Reason
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _CYCLE_SECONDS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
 JOB_OUTCOMES = ("compacted", "cleaning-only", "refused", "failed", "given-back", "cancelled", "lost")
 CLEANING_OUTCOMES = ("cleaned", "failed", "unreachable", "left", "given-up", "refused", "rolled-back")
-KINDS = ("major", "minor")
 PICK_REASONS = (Reason.DELTA_COUNT, Reason.DELTA_RATIO, Reason.ABORTED_COUNT, Reason.ABORTED_AGE, Reason.SEVERAL_BASES)
 MANY_ABORTS = 1500
 """Aborted writes from which a table counts as having many (hive.metastore.acidmetrics.table.aborted.txns.threshold)."""
@@ -153,9 +153,9 @@ class Metrics:
         )
         self.candidates = counter("candidates_total", "Tables and partitions the Initiator got from the metastore.")
         self.picks = counter("picks_total", "Tables and partitions the Initiator queued.", "kind", "reason")
-        for kind in KINDS:
+        for kind in SUPPORTED:
             for reason in PICK_REASONS:
-                self.picks.labels(kind, reason.value)
+                self.picks.labels(kind.value, reason.value)
         self.skips = counter("skips_total", "Tables and partitions the Initiator did not queue.", "reason")
         for reason in Reason:
             self.skips.labels(reason.value)
@@ -165,9 +165,9 @@ class Metrics:
 
         # worker
         self.jobs = counter("jobs_total", "Queue entries a Worker finished.", "kind", "outcome")
-        for kind in KINDS:
+        for kind in SUPPORTED:
             for outcome in JOB_OUTCOMES:
-                self.jobs.labels(kind, outcome)
+                self.jobs.labels(kind.value, outcome)
         self.places_refused = counter(
             "places_refused_total",
             "Renames, writes and deletions that were refused outside the warehouse's roots, and any call through a symbolic link below one.",

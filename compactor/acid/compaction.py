@@ -17,9 +17,14 @@ class CompactionKind(StrEnum):
     ABORT_CLEANUP = "abort-cleanup"
     DEFERRED_CLEANUP = "deferred-cleanup"
 
+    @property
+    def makes_base(self) -> bool:
+        """Whether the result is a base, of all rows; that of a minor is deltas."""
+        return self in {CompactionKind.MAJOR, CompactionKind.REBALANCE}
 
-SUPPORTED = frozenset({CompactionKind.MAJOR, CompactionKind.MINOR})
-"""What this project's workers run. Waiting entries of other kinds are left to Hive's workers."""
+
+SUPPORTED = (CompactionKind.MAJOR, CompactionKind.MINOR)
+"""What this project's workers run, in the order in which it is told. Waiting entries of other kinds are left to Hive's workers."""
 
 
 class LayoutVersion(StrEnum):

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from compactor.acid.compaction import CompactionKind
+from compactor.acid.compaction import SUPPORTED, CompactionKind
 from compactor.cli import completing
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.urgency import MOST, URGENCIES, URGENCY
@@ -88,7 +88,7 @@ request_options = _together(
     click.option(
         "--type",
         "kind",
-        type=click.Choice([CompactionKind.MAJOR.value, CompactionKind.MINOR.value], case_sensitive=False),
+        type=click.Choice([kind.value for kind in SUPPORTED], case_sensitive=False),
         default=CompactionKind.MAJOR.value,
         show_default=True,
         help="Rewrite into one base, or merge the deltas only.",

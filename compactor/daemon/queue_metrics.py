@@ -10,7 +10,7 @@ Every daemon does this, whichever leads: a metric that only the leader set would
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from compactor.acid.compaction import CompactionKind
+from compactor.acid.compaction import SUPPORTED, CompactionKind
 from compactor.control.judge import ON_PURPOSE, Judge
 from compactor.errors import CompactorError
 from compactor.log import get_logger
@@ -70,7 +70,7 @@ class QueueMetrics:
         metrics.tables_with_many_aborts.set(aborts.crowded)
         depth = Counter((entry.state, entry.kind) for entry in entries)
         for state in _SHOWN:
-            for kind in (CompactionKind.MAJOR, CompactionKind.MINOR):
+            for kind in SUPPORTED:
                 depth.setdefault((state, kind), 0)
             found = [entry for entry in entries if entry.state is state and held.get(entry.id) not in _NOT_WAITED_FOR]
             metrics.queue_oldest_age.labels(_label(state)).set(

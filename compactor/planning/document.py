@@ -348,7 +348,7 @@ class CompactionPlan:
         """
         deletes = (
             0
-            if self.kind is CompactionKind.MAJOR
+            if self.kind.makes_base
             else sum(file.length for file in self.inputs if file.role is FileRole.DELETE_DELTA)
         )
         twice = 0 if self.one_by_one else self.prediction.recoded + self.prediction.cut

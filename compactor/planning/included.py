@@ -207,7 +207,7 @@ def same_range(state: AcidState, kind: CompactionKind, deltas: Sequence[ListedDi
     if not deltas:
         return None
     high = max(d.acid.max_write_id for d in deltas)
-    if kind is CompactionKind.MAJOR:
+    if kind.makes_base:
         return next((d for d in there if d.acid.is_base and d.acid.max_write_id == high), None)
     low = min(d.acid.min_write_id for d in deltas)
     kinds = {d.acid.kind for d in deltas}

@@ -112,7 +112,7 @@ def next_part(
         aborted: write ids of aborted transactions that the deltas may hold rows of, ascending.
     """
     deltas = state.deltas
-    under = _under_bytes(state, insert_only) if kind is CompactionKind.MAJOR else 0
+    under = _under_bytes(state, insert_only) if kind.makes_base else 0
     groups = _grouped(deltas)
     blocks = [_block(group, insert_only, aborted) for group in groups]
     size = under + sum(block.bytes for block in blocks)
@@ -245,7 +245,7 @@ def _forecast(blocks: Sequence[_EventBlock], kind: CompactionKind, under: int, l
     for count in range(MOST_COUNTED):
         whole = _sum(left)
         if _exceeded(kind, whole.dirs, under + whole.bytes, limits) is None:
-            last = kind is CompactionKind.MAJOR or whole.joinable
+            last = kind.makes_base or whole.joinable
             return count + last, True
         found = _run(left, limits)
         if found is None:

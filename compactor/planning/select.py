@@ -82,7 +82,7 @@ class Selection:
 
     @property
     def major(self) -> bool:
-        return self.kind is CompactionKind.MAJOR
+        return self.kind.makes_base
 
     def output_name(self, kind: DirKind) -> str:
         """The name of the result, with the visibility suffix where the layout has one."""
@@ -153,7 +153,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
             Reason.DUPLICATE_RANGE,
             f"{spec.name}: {there.name} is already there; a second directory of that range would be read beside it",
         )
-    major = kind is CompactionKind.MAJOR
+    major = kind.makes_base
     name = max((d.acid.max_write_id for d in deltas), default=base)
     if major and not deltas and state.base is None:
         name = _name_for_originals(state, write_ids.high_watermark)

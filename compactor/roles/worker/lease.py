@@ -132,7 +132,9 @@ class Lease:
         services, settings = self._services, self._services.settings
         identity = services.identity
         self.txn_id = patiently(
-            lambda: services.transactions.open_compaction(run_as, identity.host, agent=self._worker_id),
+            lambda: services.transactions.open_compaction(
+                run_as, identity.host, self._entry.kind, agent=self._worker_id
+            ),
             self._cancellation,
         )
         if self.txn_id is not None:
