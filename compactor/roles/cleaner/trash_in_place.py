@@ -18,13 +18,13 @@ Source: docs/storage.md.
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import TypeVar
 
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import TRASH_PREFIX, is_hidden, looks_acid
+from compactor.engine.staging.directory import at_once
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
@@ -32,8 +32,6 @@ from compactor.roles.cleaner.trash import KEPT, Removal, Trash, put_back
 from compactor.storage.base import Contents, Storage, Uploads
 from compactor.storage.location import join, parent
 from compactor.storage.object_store import require_promises
-
-Item = TypeVar("Item")
 
 
 class TrashInPlace:
@@ -148,7 +146,8 @@ class TrashInPlace:
             made = {self._location, kept}
             for _, target in files:
                 self._make(parent(target), made)
-            self._side_by_side(lambda item: self._storage.link_or_copy(join(self._location, item[0]), item[1]), files)
+            copies = [partial(self._storage.link_or_copy, join(self._location, path), target) for path, target in files]
+            at_once(self._storage.side_by_side, copies)
             self._storage.write_small(join(kept, MANIFEST), manifest)
             self.decide()
         except Exception:
@@ -184,10 +183,6 @@ class TrashInPlace:
             self._make(parent(directory), made)
             self._storage.mkdir(directory)
             made.add(directory)
-
-    def _side_by_side(self, work: Callable[[Item], None], items: Sequence[Item]) -> None:
-        with ThreadPoolExecutor(self._storage.side_by_side, thread_name_prefix="removing") as pool:
-            list(pool.map(work, items))
 
     def _path(self) -> str:
         return join(self._location, self.name)
