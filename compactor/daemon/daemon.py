@@ -22,12 +22,12 @@ from compactor.daemon.loop import RoleLoop
 from compactor.daemon.loops import make_loops, wake_workers
 from compactor.daemon.notify import ServiceManager
 from compactor.daemon.presence import Board, describe, show, stands_for
-from compactor.daemon.web import WebServer
+from compactor.daemon.web import Endpoint, HttpAnswer, WebServer, check
 from compactor.errors import CompactorError
 from compactor.log import configure, get_logger
 from compactor.metastore.db.rights import missing_rights
 from compactor.metastore.db.serving import require_one
-from compactor.metrics import Metrics, version
+from compactor.metrics import CONTENT_TYPE, Metrics, version
 from compactor.roles import steps
 from compactor.roles.services import Services
 from compactor.roles.steps import Observer
@@ -148,7 +148,7 @@ class Daemon:
             configure(settings.log.level, settings.log.format)
         with ExitStack() as stack:
             if settings.http.enabled:
-                self._web = WebServer(settings.http.host, settings.http.port, self.metrics, self.troubles, self.unready)
+                self._web = WebServer(settings.http.host, settings.http.port, self._endpoints())
                 stack.callback(self._web.close)
                 self._web.start()
             self._services = services = Services.open(
@@ -250,6 +250,14 @@ class Daemon:
         return self.readiness().sentences
 
     # Pieces
+
+    def _endpoints(self) -> dict[str, Endpoint]:
+        """By path, what the HTTP server answers. Called before anything else is there."""
+        return {
+            "/metrics": lambda: HttpAnswer(self.metrics.render(), content_type=CONTENT_TYPE),
+            "/-/healthy": check(self.troubles),
+            "/-/ready": check(self.unready),
+        }
 
     def _reached(self) -> bool:
         return self._services is not None and self._services.coordinator.reached

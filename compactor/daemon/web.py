@@ -1,21 +1,41 @@
 """
-Serves the daemon's `/metrics`, `/-/healthy` and `/-/ready` by HTTP.
+Serves the daemon's endpoints by HTTP (`/metrics`, `/-/healthy`, …); `Daemon` says which there are.
 
 The server changes nothing. A check answers 200 `OK`, or 503 with one line for each trouble.
 """
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 from compactor.errors import SettingsError
 from compactor.log import get_logger
-from compactor.metrics import CONTENT_TYPE, Metrics
 
 _log = get_logger(__name__)
-Check = Callable[[], Sequence[str]]
-"""Returns what is wrong; empty when all is well."""
+
+
+class HttpAnswer(NamedTuple):
+    """What a client gets."""
+
+    body: bytes
+    code: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Endpoint = Callable[[], HttpAnswer]
+"""Makes the answer; called in a thread of its own for each request."""
+
+
+def check(troubles: Callable[[], Sequence[str]]) -> Endpoint:
+    """The endpoint of a check; `troubles` returns what is wrong, and is empty when all is well."""
+
+    def answer() -> HttpAnswer:
+        found = troubles()
+        return HttpAnswer(("\n".join(found or ("OK",)) + "\n").encode(), 503 if found else 200)
+
+    return answer
 
 
 class _Server(ThreadingHTTPServer):
@@ -31,11 +51,16 @@ class WebServer:
     """
     Serves in threads of its own until closed.
 
+    Args:
+        endpoints: by path; any other path is answered with 404 and these paths.
+
     Raises:
         SettingsError: the address can't be used.
     """
 
-    def __init__(self, host: str, port: int, metrics: Metrics, healthy: Check, ready: Check) -> None:
+    def __init__(self, host: str, port: int, endpoints: Mapping[str, Endpoint]) -> None:
+        missing = HttpAnswer(f"{' '.join(endpoints)}\n".encode(), 404)
+
         class Handler(BaseHTTPRequestHandler):
             """One request."""
 
@@ -44,29 +69,16 @@ class WebServer:
             timeout = 10
 
             def do_GET(self) -> None:
-                match self.path.split("?", 1)[0]:
-                    case "/metrics":
-                        self._answer(200, metrics.render(), CONTENT_TYPE)
-                    case "/-/healthy":
-                        self._check(healthy)
-                    case "/-/ready":
-                        self._check(ready)
-                    case _:
-                        self._answer(404, b"/metrics /-/healthy /-/ready\n")
-
-            do_HEAD = do_GET  # noqa: N815 - the name http.server wants
-
-            def _check(self, check: Check) -> None:
-                troubles = check()
-                self._answer(503 if troubles else 200, ("\n".join(troubles or ("OK",)) + "\n").encode())
-
-            def _answer(self, code: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
-                self.send_response(code)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(body)))
+                endpoint = endpoints.get(self.path.split("?", 1)[0])
+                answer = missing if endpoint is None else endpoint()
+                self.send_response(answer.code)
+                self.send_header("Content-Type", answer.content_type)
+                self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(body)
+                    self.wfile.write(answer.body)
+
+            do_HEAD = do_GET  # noqa: N815 - the name http.server wants
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - overrides
                 _log.debug("http_request.answered", request=format % args)

@@ -7,9 +7,9 @@ import urllib.request
 
 import pytest
 
-from compactor.daemon.web import WebServer
+from compactor.daemon.web import HttpAnswer, WebServer, check
 from compactor.errors import SettingsError
-from compactor.metrics import Metrics
+from compactor.metrics import CONTENT_TYPE, Metrics
 
 
 def get(server: WebServer, path: str) -> tuple[int, str]:
@@ -30,7 +30,12 @@ def troubles():
 @pytest.fixture
 def server(troubles):
     """A server on any free port."""
-    web = WebServer("127.0.0.1", 0, Metrics(), lambda: troubles["healthy"], lambda: troubles["ready"])
+    endpoints = {
+        "/metrics": lambda: HttpAnswer(Metrics().render(), content_type=CONTENT_TYPE),
+        "/-/healthy": check(lambda: troubles["healthy"]),
+        "/-/ready": check(lambda: troubles["ready"]),
+    }
+    web = WebServer("127.0.0.1", 0, endpoints)
     web.start()
     yield web
     web.close()
@@ -62,7 +67,7 @@ def test_a_port_in_use_is_one_line(server):
     with pytest.raises(
         SettingsError, match=r"http.host, http.port: can't listen on 127\.0\.0\.1:\d+: Address already in use"
     ):
-        WebServer(host, port, Metrics(), list, list)
+        WebServer(host, port, {})
 
 
 def test_who_hangs_up_is_no_news(server, capfd):
