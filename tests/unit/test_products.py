@@ -19,3 +19,9 @@ def test_only_dialects_name_a_product():
         if DIALECTS_PACKAGE not in file.parents and product.search(file.read_text(encoding="utf-8"))
     }
     assert naming == set()
+
+
+def test_a_scheme_has_one_dialect():
+    """Of two, the later one in the registry would get the other's addresses, without a word."""
+    schemes = [scheme for dialect in DIALECTS for scheme in dialect.schemes]
+    assert len(schemes) == len(set(schemes))

@@ -89,7 +89,7 @@ class Dialect(ABC):
     name: ClassVar[str]
     """The product's name in messages."""
     schemes: ClassVar[tuple[str, ...]]
-    """Schemes of its addresses; the first is SQLAlchemy's."""
+    """Schemes of its addresses; the first is written in messages, and SQLAlchemy's unless `connecting` gives another."""
     driver: ClassVar[str]
     """SQLAlchemy's name of the driver."""
     jdbc: ClassVar[tuple[str, ...]] = ()

@@ -5,8 +5,10 @@ import threading
 import pytest
 
 from compactor.errors import CancelledError, CompactorError, OwnershipLostError, UnreachableError
+from compactor.metastore.model import Entity
+from compactor.metastore.txn.snapshots import COMPACTION, REBALANCE_COMPACTION
 from compactor.roles.worker.cancellation import Cancellation, DrainedError, TimedOutError
-from compactor.roles.worker.lease import Heartbeat
+from compactor.roles.worker.lease import Heartbeat, Lease
 
 LONG = 60.0
 
@@ -89,3 +91,15 @@ def test_time_runs_out():
     with pytest.raises(TimedOutError, match=r"not done within 0 s \(worker.timeout_hours\)") as caught:
         Cancellation(0).check()
     assert isinstance(caught.value, CancelledError)
+
+
+@pytest.mark.parametrize(("kind", "txn_type"), [("minor", COMPACTION), ("rebalance", REBALANCE_COMPACTION)])
+def test_the_transaction_is_of_the_entrys_kind(world, table, kind, txn_type):
+    """Hive treats the commit of a rebalance otherwise, and tells it by the type of its transaction."""
+    world.enqueue(Entity(table.database, table.name), kind)
+    (entry,) = world.services.queue.entries()
+    lease = Lease(world.services, entry, "here-1", Cancellation(), lambda _: None)
+    lease.begin("ann")
+    lease.end()
+    txns = world.database.schema.txns
+    assert world.hive.rows(txns, "txn_type", where=txns.c.txn_id == lease.txn_id) == [(txn_type,)]
