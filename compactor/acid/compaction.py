@@ -19,7 +19,7 @@ class CompactionKind(StrEnum):
 
     @property
     def makes_base(self) -> bool:
-        """Whether the result is a base, of all rows; that of a minor is deltas."""
+        """Whether the result is a base, with the rows of what lies under the deltas; that of a minor is deltas."""
         return self in {CompactionKind.MAJOR, CompactionKind.REBALANCE}
 
 
