@@ -6,25 +6,17 @@ another process and nothing is changed.
 Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, CommitTxnFunction.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OutcomeUnknownError
-from compactor.metastore.compaction_queue.claims import ClaimGate, Claims
-from compactor.metastore.compaction_queue.commits import Commits
-from compactor.metastore.compaction_queue.follow_ups import FollowUp, FollowUpStore
-from compactor.metastore.compaction_queue.guards import lost, owned, update_owned
-from compactor.metastore.compaction_queue.requests import Request, Requests
-from compactor.metastore.compaction_queue.rivals import (
-    Neighbours,
-    neighbours,
-    require_first,
-    require_none_open,
-    require_turn,
-)
+from compactor.metastore.compaction_queue.claims import Claims
+from compactor.metastore.compaction_queue.commits import JOB_ID_CHARACTERS, STOP, Commits
+from compactor.metastore.compaction_queue.follow_ups import FollowUpStore
+from compactor.metastore.compaction_queue.guards import lost, owned
+from compactor.metastore.compaction_queue.requests import Requests
 from compactor.metastore.compaction_queue.rows import (
     ending,
     find,
@@ -36,204 +28,18 @@ from compactor.metastore.compaction_queue.rows import (
 )
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import fitting, next_number, of_entity, same
-from compactor.metastore.model import KIND_CODES, Enqueued, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.model import KIND_CODES, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.txn.transactions import abort_transactions
 
-JOB_ID_CHARACTERS = 32
-_STOP = "stop:"
 
-
-class Queue:
+class Queue(Requests, Claims, Commits):
     """COMPACTION_QUEUE and COMPLETED_COMPACTIONS of one metastore."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._schema = database.schema
-        self._table = self._schema.compaction_queue
-        self._requests = Requests(database)
-        self._claims = Claims(database)
-        self._commits = Commits(database)
-        self.follow_ups = FollowUpStore(database, self._requests)
-
-    # Coming in
-
-    def enqueue(
-        self,
-        entity: Entity,
-        kind: CompactionKind,
-        *,
-        pool: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        run_as: str | None = None,
-        initiator_id: str | None = None,
-        initiator_version: str | None = None,
-    ) -> Enqueued:
-        """Queue one compaction; errors as for `enqueue_all`."""
-        return self.enqueue_all(
-            [Request(entity, kind, pool, properties or {}, run_as, initiator_id, initiator_version)]
-        )[0]
-
-    def enqueue_all(self, requests: Iterable[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
-        """Queue many compactions at once under Hive's scheduler mutex; see `Requests.enqueue_all`."""
-        return self._requests.enqueue_all(list(requests), still)
-
-    def preview(self, requests: Iterable[Request]) -> dict[Entity, Enqueued]:
-        """What `enqueue_all` wouldn't accept now, and its answers; see `Requests.preview`."""
-        return self._requests.preview(list(requests))
-
-    # Working
-
-    def claim(
-        self,
-        worker_id: str,
-        version: str,
-        pool: str | None = None,
-        *,
-        without: Collection[int] = (),
-        among: Collection[int] | None = None,
-        gate: ClaimGate | None = None,
-    ) -> QueueEntry | None:
-        """
-        Claim the most urgent entry (`urgency`) that this worker may take, or None.
-
-        Args:
-            pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.
-            without: ids of entries to leave.
-            among: ids of the only entries that may be claimed; None: all.
-            gate: an entry that the gate turns away is left, and the next is tried; None: every entry may be claimed.
-        """
-        return self._claims.claim(worker_id, version, pool, without=without, among=among, gate=gate)
-
-    def claimable(
-        self,
-        pool: str | None = None,
-        *,
-        without: Collection[int] = (),
-        among: Collection[int] | None = None,
-        gate: ClaimGate | None = None,
-    ) -> int | None:
-        """The id of the entry that `claim` would take now, or None."""
-        return self._claims.claimable(pool, without=without, among=among, gate=gate)
-
-    def set_job_id(self, entry: QueueEntry, job_id: str) -> None:
-        """
-        Note the Spark job or application, cut to the column's 32 characters; a user's request to stop stays.
-
-        Raises:
-            OwnershipLostError: the entry is in another state or with another worker.
-        """
-        self._guarded(entry, self._job_id(job_id))
-
-    def _job_id(self, job_id: str) -> Mapping[str, object]:
-        noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
-        wished = noted.like(f"{_STOP}%")
-        return {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:JOB_ID_CHARACTERS])}
-
-    def set_compactor_state(
-        self,
-        entry: QueueEntry,
-        txn_id: int | None,
-        highest_write_id: int,
-        run_as: str | None,
-        job_id: str | None = None,
-    ) -> None:
-        """
-        Store what the compaction will cover, after planning and before its first file.
-
-        On 4.x the same database transaction also stores its transaction, and a component of operation `c`, so that an
-        aborted compaction's leftovers are found as those of an aborted write. A second call of the same attempt changes
-        nothing more.
-
-        Args:
-            job_id: as for `set_job_id`; None: no job will run.
-
-        Raises:
-            OwnershipLostError: the entry was lost to another process, or the transaction isn't open.
-        """
-        values = {} if job_id is None else self._job_id(job_id)
-        self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as, values)
-
-    def require_none_open(self, entry: QueueEntry, txn_id: int, lists: ValidTxnList) -> None:
-        """
-        Check, on Hive 4, before the work, that none of Hive's compactions is under way in the same place.
-
-        Raises:
-            RivalError: there is one; the work would be in vain.
-        """
-        self._database.read(lambda connection: require_none_open(connection, self._database, entry, txn_id, lists))
-
-    def require_first(
-        self, entry: QueueEntry, txn_id: int, lists: ValidTxnList, near: Neighbours | None = None
-    ) -> Neighbours:
-        """
-        What the commit asks (Hive 4), asked now.
-
-        Args:
-            near: what an earlier call returned: the queue needn't be read as a whole again.
-
-        Returns:
-            the entries of the place, for the commit, which reads only these rows and those that came since.
-
-        Raises:
-            RivalError: another compaction of the same place comes first.
-        """
-
-        def look(connection: Connection) -> Neighbours:
-            found = near or neighbours(connection, self._schema, entry)
-            require_first(connection, self._database, entry, txn_id, lists, near=found)
-            return found
-
-        return self._database.read(look)
-
-    def require_turn(self, entry: QueueEntry, name_write_id: int | None) -> None:
-        """
-        Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place, and that none is left
-        to be cleaned that reaches as high as the result.
-
-        Args:
-            name_write_id: the highest write id in the result's name; None: there is no result.
-
-        Raises:
-            RivalError: one of Hive's workers does, and renames its result without a look; or one is left.
-        """
-        self._database.read(lambda connection: require_turn(connection, self._schema, entry, name_write_id))
-
-    def mark_compacted_and_commit(
-        self,
-        entry: QueueEntry,
-        worker_id: str,
-        txn_id: int | None,
-        follow_up: FollowUp | None = None,
-        lists: ValidTxnList | None = None,
-        *,
-        near: Neighbours | None = None,
-    ) -> None:
-        """
-        Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
-
-        The same database transaction notes the follow-up, if any. When the answer of the commit is lost, the tables are
-        read again before the result is reported.
-
-        Args:
-            lists: what the compaction saw as committed; None: it has published nothing.
-            near: what `require_first` returned; None: the queue is read before.
-
-        Raises:
-            RivalError: nothing was committed: another compaction of the same place comes first (`rivals`).
-            OwnershipLostError: nothing was committed: the entry was lost to another process, or another process ended
-                the transaction.
-            OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
-            RetryableError: nothing happened.
-        """
-        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, follow_up, lists, near=near)
-
-    def withdraw_attempt(self, txn_id: int) -> None:
-        """
-        Take back the component of an open compaction that has put nothing into the store and never will.
-
-        Does nothing when the compaction's transaction isn't open any more.
-        """
-        self._commits.withdraw_attempt(txn_id)
+        Requests.__init__(self, database)
+        Claims.__init__(self, database)
+        Commits.__init__(self, database)
+        self.follow_ups = FollowUpStore(database, self)
 
     # Ending otherwise
 
@@ -328,7 +134,7 @@ class Queue:
         next worker that takes the entry does so. Returns False when the entry is in another state or with another
         worker now.
         """
-        values = {"cq_hadoop_job_id": f"{_STOP}{user}"[:JOB_ID_CHARACTERS]}
+        values = {"cq_hadoop_job_id": f"{STOP}{user}"[:JOB_ID_CHARACTERS]}
         return self._database.write(
             lambda connection: (
                 connection.execute(update(self._table).where(owned(self._table, entry)).values(values)).rowcount == 1
@@ -357,7 +163,7 @@ class Queue:
             OwnershipLostError: the entry was lost to another process.
         """
         self._database.repeatable(lambda connection: self._give_back(connection, entry))
-        self._claims.look_again()
+        self._look_again()
 
     def _give_back(self, connection: Connection, entry: QueueEntry, *more: ColumnElement[bool]) -> None:
         same_start = same(self._table.c.cq_start, entry.start_ms)
@@ -386,7 +192,7 @@ class Queue:
             OwnershipLostError: the entry was lost to another process, or was committed; nothing happened.
         """
         self._database.repeatable(lambda connection: self._take_back(connection, entry, reason))
-        self._claims.look_again()
+        self._look_again()
 
     def _take_back(self, connection: Connection, entry: QueueEntry, reason: str) -> None:
         if entry.txn_id is not None:
@@ -485,12 +291,7 @@ class Queue:
         )
         return found if stored_apart else [entry for entry in found if entry.state in states][:limit]
 
-    def _guarded(self, entry: QueueEntry, values: Mapping[str, object]) -> None:
-        self._database.repeatable(lambda connection: update_owned(connection, self._table, entry, values))
-
 
 def asked_to_stop(entry: QueueEntry) -> str | None:
     """The user who asked to stop an entry (`Queue.ask_to_stop`); None without such a request."""
-    return (
-        entry.job_id.removeprefix(_STOP) or "an operator" if entry.job_id and entry.job_id.startswith(_STOP) else None
-    )
+    return entry.job_id.removeprefix(STOP) or "an operator" if entry.job_id and entry.job_id.startswith(STOP) else None

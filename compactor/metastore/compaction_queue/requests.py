@@ -65,16 +65,33 @@ class _Standing:
 
 
 class Requests:
-    """Inserts requests into COMPACTION_QUEUE."""
+    """The part of `Queue` by which entries come in."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
 
-    def enqueue_all(self, requests: Sequence[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
+    def enqueue(
+        self,
+        entity: Entity,
+        kind: CompactionKind,
+        *,
+        pool: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        run_as: str | None = None,
+        initiator_id: str | None = None,
+        initiator_version: str | None = None,
+    ) -> Enqueued:
+        """Queue one compaction; errors as for `enqueue_all`."""
+        return self.enqueue_all(
+            [Request(entity, kind, pool, properties or {}, run_as, initiator_id, initiator_version)]
+        )[0]
+
+    def enqueue_all(self, requests: Iterable[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
         """
-        Queue many requests; returns one answer each, in their order. Duplicates aren't accepted.
+        Queue many requests under Hive's scheduler mutex; returns one answer each, in their order. Duplicates aren't
+        accepted.
 
         A request is a duplicate when an entry of the same table and partition, of any kind, is initiated or working; on
         4.x also when one is ready for cleaning at the write id that a compaction started now would cover.
@@ -88,11 +105,12 @@ class Requests:
             RetryableError: Hive or another daemon kept the scheduler's mutex.
             OutcomeUnknownError: the connection was lost while committing; look at the queue.
         """
-        _require_short(requests)
-        if not requests:
+        wanted = list(requests)
+        _require_short(wanted)
+        if not wanted:
             return []
         with self._database.mutex("CompactionScheduler"):
-            return self._database.write(lambda connection: self.insert(connection, requests, still))
+            return self._database.write(lambda connection: self.insert(connection, wanted, still))
 
     def insert(
         self, connection: Connection, requests: Sequence[Request], still: Callable[[], None] = lambda: None
@@ -133,15 +151,16 @@ class Requests:
                 answers.append(Enqueued(ids[request.entity], False, QueueState.INITIATED, words))
         return answers
 
-    def preview(self, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
+    def preview(self, requests: Iterable[Request]) -> dict[Entity, Enqueued]:
         """
         The answers of those requests that `enqueue_all` wouldn't accept now; nothing is locked or written.
 
         Raises:
             UsageError: as `enqueue_all`.
         """
-        _require_short(requests)
-        return self._database.read(lambda connection: self.in_the_way(connection, requests))
+        wanted = list(requests)
+        _require_short(wanted)
+        return self._database.read(lambda connection: self.in_the_way(connection, wanted))
 
     def in_the_way(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
         """The answers that requests would get now if they weren't accepted; nothing is locked or written."""
