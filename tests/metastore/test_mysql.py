@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event, func, insert, select, text, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.control.judge import Judge, Situation
+from compactor.control.judge import Judge
 from compactor.control.records import Holds, Pause
 from compactor.control.scope import Scope
 from compactor.coordination.sql.table import StateTable
@@ -152,9 +152,9 @@ def test_pools_that_differ_by_case_are_one(database_4):
     queue.enqueue(Entity("db", "u"), CompactionKind.MAJOR, pool="etl")
     for held in ("etl", "ETL"):
         holds = Holds((Pause(Scope.parse(f"pool:{held}"), "x", "ann", 0),))
-        gate = Judge(Situation(now_ms=1, holds=holds)).gate()
+        gate = Judge(now_ms=1, holds=holds).gate()
         assert [queue.claim("w", "1", pool, gate=gate) for pool in ("etl", "ETL")] == [None, None]
-    free = Judge(Situation(now_ms=1, holds=Holds(()))).gate()
+    free = Judge(now_ms=1, holds=Holds(())).gate()
     assert [queue.claim("w", "1", "Etl", gate=free).id for _ in range(2)] == [1, 2]
 
 
