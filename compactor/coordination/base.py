@@ -5,6 +5,7 @@ The clock here measures for how long a fact is still valid, never the time of da
 stopped and the machine sleeps.
 """
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -34,6 +35,12 @@ class Coordinator(ABC):
 
     by: str
     """The service that coordinates: `zookeeper`, `database`, or `none` (a process alone)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._me: Member | None = None
+        self._watched: dict[str, list[Changed]] = {}
+        self._versions: Mapping[str, int | None] = {}
 
     # Connecting, joining, leaving
 
@@ -103,7 +110,6 @@ class Coordinator(ABC):
 
     # Members
 
-    @abstractmethod
     def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
         """
         Note what the threads of this daemon are doing; other daemons see it soon.
@@ -111,6 +117,9 @@ class Coordinator(ABC):
         Args:
             extra: goes over these fields of the member's `extra`.
         """
+        with self._lock:
+            if self._me is not None:
+                self._me = self._me.now_doing(doing, extra)
 
     @abstractmethod
     def members(self) -> list[SeenMember]:
@@ -153,13 +162,26 @@ class Coordinator(ABC):
             UnreachableError, CompactorError: the coordinating service doesn't answer.
         """
 
-    @abstractmethod
     def watch(self, key: str, changed: Changed) -> None:
         """
         Have `changed` called, from another thread, soon after any process wrote the key; sometimes also without a write.
 
         For members only.
         """
+        with self._lock:
+            self._watched.setdefault(key, []).append(changed)
+
+    def _call_watchers(self, read_versions: Callable[[Iterable[str]], Mapping[str, int | None]]) -> None:
+        """Call `changed` of the watched keys whose versions have changed since the last time."""
+        with self._lock:
+            watched = {key: list(callbacks) for key, callbacks in self._watched.items()}
+        if not watched:
+            return
+        before, self._versions = self._versions, read_versions(watched)
+        for key, callbacks in watched.items():
+            if self._versions.get(key) != before.get(key):
+                for changed in callbacks:
+                    changed()
 
     def update(self, key: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Value:
         """
@@ -189,9 +211,8 @@ class Alone(Coordinator):
     by = "none"
 
     def __init__(self) -> None:
+        super().__init__()
         self._values: dict[str, Value] = {}
-        self._watched: dict[str, list[Changed]] = {}
-        self._me: Member | None = None
 
     def connect(self) -> None:
         """There is no service to connect to."""
@@ -212,9 +233,6 @@ class Alone(Coordinator):
     def resign(self, role: Role) -> None:
         """There is no other candidate."""
 
-    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
-        self._me = self._me.now_doing(doing, extra) if self._me else None
-
     def members(self) -> list[SeenMember]:
         return [SeenMember(self._me, tuple(Role), 0)] if self._me else []
 
@@ -232,6 +250,3 @@ class Alone(Coordinator):
         for changed in self._watched.get(key, ()):
             changed()
         return value
-
-    def watch(self, key: str, changed: Changed) -> None:
-        self._watched.setdefault(key, []).append(changed)
