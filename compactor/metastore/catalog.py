@@ -210,7 +210,7 @@ class Catalog:
 
         Partitions without other parameters are missing from the answer.
         """
-        (found,) = self._database.glance(lambda connection: self._few_parameters.read(connection, part_ids))
+        (found,) = self._database.glance(self._few_parameters.read, part_ids)
         return {number: by_key(pairs) for number, pairs in found.items()}
 
     def parameters_of_tables(self, keys: Collection[str]) -> Mapping[Entity, tuple[dict[str, str], dict[str, str]]]:
@@ -277,7 +277,7 @@ class Catalog:
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
         wanted = list(dict.fromkeys(entity.whole_table() for entity in entities))
-        return self._database.glance(lambda connection: self._tables(connection, wanted))
+        return self._database.glance(self._tables, wanted)
 
     def databases(self) -> list[str]:
         """Names of all databases."""

@@ -18,7 +18,7 @@ from compactor.errors import MutexHeldError
 from compactor.metastore.clean.purge import last_sign_of_life, unnoted
 from compactor.metastore.compaction_queue.retention import Retention, expired
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, fetched, maximum, of_entity, told_apart
+from compactor.metastore.db.sql import batches, changed, entity_columns, fetched, maximum, of_entity, told_apart
 from compactor.metastore.model import Entity, duration
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS, settle, snapshots_for
 from compactor.metastore.txn.transactions import abort_transactions
@@ -154,7 +154,7 @@ class Housekeeping:
         """
         locks = self._schema.hive_locks
         silent = and_(locks.c.hl_txnid == 0, locks.c.hl_last_heartbeat < self._database.now - timeout_ms)
-        ended = self._database.repeatable(lambda connection: connection.execute(delete(locks).where(silent)).rowcount)
+        ended = self._database.repeatable(changed, delete(locks).where(silent))
         txns = self._schema.txns.c
         late = self._silent(timeout_ms, REPLICATION_TIMEOUT_MS)
         numbers = self._database.read(
@@ -204,7 +204,7 @@ class Housekeeping:
         the locks of a million rows for more than a minute.
         """
         finished = self._finished()
-        old = self._database.read(lambda connection: self._old_mappings(connection, finished))
+        old = self._database.read(self._old_mappings, finished)
         return sum(self._forget_mappings([where for where, _ in some]) for some in batches(old, _TABLES_AT_ONCE))
 
     def _forget_mappings(self, old: list[ColumnElement[bool]]) -> int:

@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from compactor.coordination.model import ConflictError, Value
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.own_tables import STATE, OwnTable, loaded
+from compactor.metastore.db.sql import changed
 
 
 class StateTable(OwnTable):
@@ -27,21 +28,15 @@ class StateTable(OwnTable):
     def read(self, key: str) -> Value | None:
         if not self.exists():
             return None  # without the table no value was ever stored
-        row = self._database.glance(
-            lambda connection: connection.execute(
-                select(STATE.c.value, STATE.c.version).where(STATE.c.key == key)
-            ).first()
-        )
+        query = select(STATE.c.value, STATE.c.version).where(STATE.c.key == key)
+        row = self._database.glance(lambda connection: connection.execute(query).first())
         return None if row is None else Value(loaded(row[0]), int(row[1]))
 
     def versions(self, keys: list[str]) -> dict[str, int]:
         """The versions of the given keys; keys never written are left out."""
         self.require()
-        found = self._database.glance(
-            lambda connection: connection.execute(
-                select(STATE.c.key, STATE.c.version).where(STATE.c.key.in_(keys))
-            ).all()
-        )
+        query = select(STATE.c.key, STATE.c.version).where(STATE.c.key.in_(keys))
+        found = self._database.glance(lambda connection: connection.execute(query).all())
         return {str(key): int(version) for key, version in found}
 
     def below(self, prefix: str) -> tuple[int, list[tuple[str, Mapping[str, Any], int]]]:
@@ -71,9 +66,8 @@ class StateTable(OwnTable):
             if version is None:
                 connection.execute(insert(STATE).values(key=key, **values))
                 return 1
-            return connection.execute(
-                update(STATE).where(STATE.c.key == key, STATE.c.version == version).values(values)
-            ).rowcount
+            mine = update(STATE).where(STATE.c.key == key, STATE.c.version == version)
+            return changed(connection, mine.values(values))
 
         try:
             if self._database.write(change) == 1:
@@ -88,25 +82,19 @@ class StateTable(OwnTable):
         values = {"value": json.dumps(data), "updated": self._database.now}
 
         def change(connection: Connection) -> None:
-            if (
-                connection.execute(
-                    update(STATE).where(STATE.c.key == key).values({**values, "version": STATE.c.version + 1})
-                ).rowcount
-                == 0
-            ):
+            again = update(STATE).where(STATE.c.key == key).values({**values, "version": STATE.c.version + 1})
+            if changed(connection, again) == 0:
                 connection.execute(insert(STATE).values(key=key, version=1, **values))
 
         self._database.repeatable(change)
 
     def remove(self, key: str) -> None:
         self.require()
-        self._database.repeatable(
-            lambda connection: connection.execute(delete(STATE).where(STATE.c.key == key)).rowcount
-        )
+        self._database.repeatable(changed, delete(STATE).where(STATE.c.key == key))
 
     def remove_silent(self, prefix: str, age_ms: int) -> None:
         """Remove keys below `prefix/` whose last write is more than `age_ms` ago."""
         old = delete(STATE).where(
             STATE.c.key >= f"{prefix}/", STATE.c.key < f"{prefix}0", STATE.c.updated < self._database.now - age_ms
         )
-        self._database.repeatable(lambda connection: connection.execute(old).rowcount)
+        self._database.repeatable(changed, old)

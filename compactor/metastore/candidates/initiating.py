@@ -55,9 +55,7 @@ class Initiating:
         Start of the last completed cycle, of any daemon or Hive, where Hive 4 stores it; None when it isn't known.
         """
         aux = self._schema.aux_table.c
-        return (
-            self._database.read(lambda connection: maximum(connection, aux.mt_key2, aux.mt_key1 == "Initiator")) or None
-        )
+        return self._database.read(maximum, aux.mt_key2, aux.mt_key1 == "Initiator") or None
 
     def look(
         self,
@@ -149,7 +147,7 @@ class Initiating:
             reached,
             handed_out,
             ordered,
-            lambda tables: self._database.read(lambda each: self._read(each, tables, known)),
+            lambda tables: self._database.read(self._read, tables, known),
             waiting,
         )
 

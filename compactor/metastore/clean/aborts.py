@@ -115,7 +115,7 @@ class Aborts:
         Args:
             limit: tables at most, each with all its groups: the groups of a table are swept together.
         """
-        return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
+        return self._database.read(self._groups, count_threshold, age_ms, limit)
 
     def totals(self, crowd: int, late_ms: int) -> AbortTotals:
         """
@@ -155,7 +155,7 @@ class Aborts:
         is_unnoted = select(self._schema.txns.c.txn_id).where(unnoted(self._schema)).limit(1)
         if self._database.read(lambda connection: connection.scalar(is_unnoted)) is None:
             return 0
-        return self._database.repeatable(lambda connection: note_unnamed(connection, self._database))
+        return self._database.repeatable(note_unnamed, self._database)
 
     def snapshot(self) -> Snapshot:
         """The unfinished transactions now, for the `lists` of several tables: with many, reading them takes a second."""
@@ -289,7 +289,7 @@ class Aborts:
         compaction or Hive's Cleaner forgot them.
         """
         if self._stores_pauses and (ended := self._database.read(self._ended_retries)):
-            self._database.repeatable(lambda connection: self._delete_retries(connection, ended))
+            self._database.repeatable(self._delete_retries, ended)
 
     def _ended_retries(self, connection: Connection) -> list[int]:
         queue, components = self._schema.compaction_queue.c, self._schema.txn_components.c
@@ -328,7 +328,7 @@ class Aborts:
             write_ids: only groups with one of these are put off; the others wait for time alone (`remember`).
         """
         by_pause: dict[int, list[AbortedGroup]] = {}
-        for group in self._database.read(lambda connection: self._still_there(connection, groups, write_ids)):
+        for group in self._database.read(self._still_there, groups, write_ids):
             by_pause.setdefault(min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS), []).append(
                 group
             )
@@ -336,7 +336,7 @@ class Aborts:
             return 0
         if self._stores_pauses:
             with self._database.mutex("CompactionScheduler"):
-                self._database.write(lambda connection: self._store_retries(connection, by_pause, message))
+                self._database.write(self._store_retries, by_pause, message)
         else:
             now = self._database.read(self._database.now_ms)
             self._put_off.update(

@@ -127,7 +127,7 @@ class Claims:
         wanted = _Wanted(pool, without, among)
         given: list[int] = []
         try:
-            return self._database.write(lambda connection: self._claim(connection, values, wanted, gate, given))
+            return self._database.write(self._claim, values, wanted, gate, given)
         finally:
             self._windows[pool].done(given)
 
@@ -151,7 +151,7 @@ class Claims:
             return number
 
         if gate is None:
-            return self._database.read(lambda connection: self._first(connection, wanted, look))
+            return self._database.read(self._first, wanted, look)
         return self._database.read(
             lambda connection: self._first_by(connection, wanted, gate.open(self._working(connection, gate)), look)
         )

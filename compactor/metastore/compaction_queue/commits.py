@@ -47,7 +47,7 @@ class Commits:
             OwnershipLostError: the entry is in another state or with another worker.
         """
         values = self._job_id(job_id)
-        self._database.repeatable(lambda connection: update_owned(connection, self._table, entry, values))
+        self._database.repeatable(update_owned, self._table, entry, values)
 
     def _job_id(self, job_id: str) -> Mapping[str, object]:
         noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
@@ -128,7 +128,7 @@ class Commits:
         Raises:
             RivalError: there is one; the work would be in vain.
         """
-        self._database.read(lambda connection: require_none_open(connection, self._database, entry, txn_id, lists))
+        self._database.read(require_none_open, self._database, entry, txn_id, lists)
 
     def require_first(
         self, entry: QueueEntry, txn_id: int, lists: ValidTxnList, near: Neighbours | None = None
@@ -164,7 +164,7 @@ class Commits:
         Raises:
             RivalError: one of Hive's workers does, and renames its result without a look; or one is left.
         """
-        self._database.read(lambda connection: require_turn(connection, self._schema, entry, name_write_id))
+        self._database.read(require_turn, self._schema, entry, name_write_id)
 
     def withdraw_attempt(self, txn_id: int) -> None:
         """
@@ -211,15 +211,11 @@ class Commits:
         """
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
         if near is None and lists is not None:
-            near = self._database.read(lambda connection: neighbours(connection, self._schema, entry))
+            near = self._database.read(neighbours, self._schema, entry)
         unknown = False
         while True:
             try:
-                self._database.write(
-                    lambda connection: self._commit(
-                        connection, entry, mine, txn_id, follow_up=follow_up, lists=lists, near=near
-                    )
-                )
+                self._database.write(self._commit, entry, mine, txn_id, follow_up=follow_up, lists=lists, near=near)
             except OutcomeUnknownError as error:
                 try:
                     if self._settled(entry, txn_id):
@@ -290,7 +286,7 @@ class Commits:
                     raise OwnershipLostError(f"transaction {txn_id} of compaction {entry.id} was aborted")
                 case TxnState.ABSENT:
                     pass  # committed and forgotten, or aborted and forgotten: the queue or the history tells which
-        now = self._database.read(lambda connection: find(connection, schema, entry.id))
+        now = self._database.read(find, schema, entry.id)
         if now is not None and committed(now, txn_id):
             return True
         if now is not None and now.state is QueueState.WORKING and now.worker_id == entry.worker_id and txn_id is None:

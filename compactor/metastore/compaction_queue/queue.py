@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.errors import OutcomeUnknownError
 from compactor.metastore.compaction_queue.claims import Claims
 from compactor.metastore.compaction_queue.commits import JOB_ID_CHARACTERS, STOP, Commits
 from compactor.metastore.compaction_queue.follow_ups import FollowUpStore
@@ -25,9 +24,10 @@ from compactor.metastore.compaction_queue.rows import (
     read_history,
     read_queue,
     stored_as,
+    write_end,
 )
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import fitting, next_number, of_entity, same
+from compactor.metastore.db.sql import changed, fitting, next_number, of_entity, same
 from compactor.metastore.model import KIND_CODES, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.txn.transactions import abort_transactions
 
@@ -81,14 +81,7 @@ class Queue(Requests, Claims, Commits):
             ):
                 raise lost(entry)
 
-        try:
-            self._database.write(finish)
-        except OutcomeUnknownError:
-            history = self._schema.completed_compactions.c
-            if not self._database.read(
-                lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))
-            ):
-                self._database.write(finish)
+        write_end(self._database, entry, finish)
 
     def record_did_not_initiate(self, entity: Entity, message: str, initiator_id: str | None = None) -> int:
         """Note in the history that a compaction wasn't queued, and why; returns the row's id."""
@@ -121,9 +114,7 @@ class Queue(Requests, Claims, Commits):
         """
         waiting = and_(self._table.c.cq_id == entry_id, self._table.c.cq_state == QueueState.INITIATED.code)
         return self._database.write(
-            lambda connection: move_to_history(
-                connection, self._schema, [waiting], QueueState.ABORTED, end=self._database.now, message=message
-            )
+            move_to_history, self._schema, [waiting], QueueState.ABORTED, end=self._database.now, message=message
         )
 
     def ask_to_stop(self, entry: QueueEntry, user: str) -> bool:
@@ -135,11 +126,7 @@ class Queue(Requests, Claims, Commits):
         worker now.
         """
         values = {"cq_hadoop_job_id": f"{STOP}{user}"[:JOB_ID_CHARACTERS]}
-        return self._database.write(
-            lambda connection: (
-                connection.execute(update(self._table).where(owned(self._table, entry)).values(values)).rowcount == 1
-            )
-        )
+        return self._database.write(changed, update(self._table).where(owned(self._table, entry)).values(values)) == 1
 
     def mark_aborted(self, entry: QueueEntry, message: str) -> None:
         """
@@ -162,18 +149,14 @@ class Queue(Requests, Claims, Commits):
         Raises:
             OwnershipLostError: the entry was lost to another process.
         """
-        self._database.repeatable(lambda connection: self._give_back(connection, entry))
+        self._database.repeatable(self._give_back, entry)
         self._look_again()
 
     def _give_back(self, connection: Connection, entry: QueueEntry, *more: ColumnElement[bool]) -> None:
         same_start = same(self._table.c.cq_start, entry.start_ms)
         values = {"cq_state": QueueState.INITIATED.code, "cq_worker_id": None, "cq_start": None}
-        if (
-            connection.execute(
-                update(self._table).where(owned(self._table, entry), same_start, *more).values(values)
-            ).rowcount
-            == 1
-        ):
+        given_back = update(self._table).where(owned(self._table, entry), same_start, *more).values(values)
+        if changed(connection, given_back) == 1:
             return
         now = connection.execute(
             select(self._table.c.cq_state, self._table.c.cq_worker_id).where(self._table.c.cq_id == entry.id)
@@ -191,7 +174,7 @@ class Queue(Requests, Claims, Commits):
         Raises:
             OwnershipLostError: the entry was lost to another process, or was committed; nothing happened.
         """
-        self._database.repeatable(lambda connection: self._take_back(connection, entry, reason))
+        self._database.repeatable(self._take_back, entry, reason)
         self._look_again()
 
     def _take_back(self, connection: Connection, entry: QueueEntry, reason: str) -> None:
@@ -214,7 +197,7 @@ class Queue(Requests, Claims, Commits):
         """
         queue = self._table.c
         late = and_(queue.cq_state == QueueState.WORKING.code, queue.cq_start < self._database.now - timeout_ms)
-        return self._database.read(lambda connection: read_queue(connection, self._schema, late))
+        return self._database.read(read_queue, self._schema, late)
 
     # Looking
 
@@ -223,12 +206,12 @@ class Queue(Requests, Claims, Commits):
         where = self._in(states)
         if entity is not None:
             where.append(of_entity(self._table, "cq", entity))
-        return self._database.read(lambda connection: read_queue(connection, self._schema, *where, limit=limit))
+        return self._database.read(read_queue, self._schema, *where, limit=limit)
 
     def waiting(self, kind: CompactionKind) -> list[QueueEntry]:
         """Entries of one kind that no worker has claimed."""
         where = [*self._in([QueueState.INITIATED]), self._table.c.cq_type == KIND_CODES[kind]]
-        return self._database.read(lambda connection: read_queue(connection, self._schema, *where))
+        return self._database.read(read_queue, self._schema, *where)
 
     def count(self, *states: QueueState) -> int:
         """How many rows the queue has, all or those in the given states; those of a later Hive count, too."""
@@ -240,7 +223,7 @@ class Queue(Requests, Claims, Commits):
 
     def foreign(self) -> list[ForeignEntry]:
         """Rows with types and states of a later Hive; no other method returns them."""
-        return self._database.read(lambda connection: read_foreign(connection, self._schema))
+        return self._database.read(read_foreign, self._schema)
 
     def initiators(self, within_ms: int) -> Mapping[str, tuple[int, int]] | None:
         """
@@ -268,7 +251,7 @@ class Queue(Requests, Claims, Commits):
 
     def entry(self, entry_id: int) -> QueueEntry | HistoryEntry | None:
         """One compaction by its id, from the queue or the history."""
-        return self._database.glance(lambda connection: find(connection, self._schema, entry_id))
+        return self._database.glance(find, self._schema, entry_id)
 
     def history(
         self,
@@ -286,9 +269,7 @@ class Queue(Requests, Claims, Commits):
         if within_ms is not None:
             where.append(table.c.cc_end >= self._database.now - within_ms)
         stored_apart = not states or self._schema.generation.tells_refusals  # else only the row as read tells its state
-        found = self._database.read(
-            lambda connection: read_history(connection, self._schema, *where, limit=limit if stored_apart else None)
-        )
+        found = self._database.read(read_history, self._schema, *where, limit=limit if stored_apart else None)
         return found if stored_apart else [entry for entry in found if entry.state in states][:limit]
 
 

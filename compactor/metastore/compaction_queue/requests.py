@@ -110,7 +110,7 @@ class Requests:
         if not wanted:
             return []
         with self._database.mutex("CompactionScheduler"):
-            return self._database.write(lambda connection: self.insert(connection, wanted, still))
+            return self._database.write(self.insert, wanted, still)
 
     def insert(
         self, connection: Connection, requests: Sequence[Request], still: Callable[[], None] = lambda: None
@@ -160,7 +160,7 @@ class Requests:
         """
         wanted = list(requests)
         _require_short(wanted)
-        return self._database.read(lambda connection: self.in_the_way(connection, wanted))
+        return self._database.read(self.in_the_way, wanted)
 
     def in_the_way(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
         """The answers that requests would get now if they weren't accepted; nothing is locked or written."""

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.own_tables import WORK, OwnTable, loaded
-from compactor.metastore.db.sql import BATCH, batches
+from compactor.metastore.db.sql import BATCH, batches, changed
 
 SHARE_STEP: Final = 0.1
 """By how much the share of a running compaction grows until it is stored again."""
@@ -197,4 +197,4 @@ class WorkTable(OwnTable):
         if not ids:
             return 0
         old = delete(WORK).where(WORK.c.id.in_(ids))
-        return self._database.repeatable(lambda connection: connection.execute(old).rowcount)
+        return self._database.repeatable(changed, old)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, insert, literal, select, update
 
@@ -23,6 +23,7 @@ from compactor.metastore.db.schema import HiveSchema, create_embedded, detect
 from compactor.metastore.txn.allocated_ids import HandedOut
 from compactor.metastore.txn.mutex import Keeper, Mutex, locked_row, roll_back, store_value
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _ATTEMPTS = 8
@@ -208,53 +209,41 @@ class Database:
             yield connection
             connection.commit()
 
-    def read(self, look: Callable[[Connection], T]) -> T:
-        """Read; repeated when the database was in the way (RetryableError)."""
+    def read(self, look: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
+        """What `look` reads, called with a connection first; repeated when the database was in the way (RetryableError)."""
+        return _repeated(self.reading, lambda connection: look(connection, *given, **named))
 
-        def once() -> T:
-            with self.reading() as connection:
-                return look(connection)
-
-        return _retry(once, (RetryableError,))
-
-    def glance(self, look: Callable[[Connection], T]) -> T:
+    def glance(self, look: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
         """
         As `read`, with half the round trips: on a server each statement is a transaction of its own.
 
         For a single statement, or for several whose answers aren't compared with the database's clock, which is then
         another for each.
         """
-        if not self.dialect.apart:
-            return self.read(look)
+        opened = self._apart if self.dialect.apart else self.reading
+        return _repeated(opened, lambda connection: look(connection, *given, **named))
 
-        def once() -> T:
-            with self.translating(), self.engine.connect() as connection:
-                return look(connection.execution_options(**self.dialect.apart))
+    @contextmanager
+    def _apart(self) -> Iterator[Connection]:
+        with self.translating(), self.engine.connect() as connection:
+            yield connection.execution_options(**self.dialect.apart)
 
-        return _retry(once, (RetryableError,))
-
-    def write(self, change: Callable[[Connection], T]) -> T:
+    def write(self, change: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
         """
         Make a change in one transaction; repeated when nothing happened.
 
         Raises:
             OutcomeUnknownError: the change may have happened; read the tables before repeating.
         """
+        return _repeated(self.transaction, lambda connection: change(connection, *given, **named))
 
-        def once() -> T:
-            with self.transaction() as connection:
-                return change(connection)
-
-        return _retry(once, (RetryableError,))
-
-    def repeatable(self, change: Callable[[Connection], T]) -> T:
+    def repeatable(self, change: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
         """Make a change that may safely be made twice: repeated also when its outcome is unknown."""
-
-        def once() -> T:
-            with self.transaction() as connection:
-                return change(connection)
-
-        return _retry(once, (RetryableError, OutcomeUnknownError))
+        return _repeated(
+            self.transaction,
+            lambda connection: change(connection, *given, **named),
+            (RetryableError, OutcomeUnknownError),
+        )
 
     def mutex(self, name: str, wait_seconds: float = 60.0) -> AbstractContextManager[Mutex]:
         """
@@ -356,11 +345,16 @@ class Database:
         return self._engine
 
 
-def _retry(once: Callable[[], T], repeat_on: tuple[type[CompactorError], ...]) -> T:
+def _repeated(
+    opened: Callable[[], AbstractContextManager[Connection]],
+    use: Callable[[Connection], T],
+    repeat_on: tuple[type[CompactorError], ...] = (RetryableError,),
+) -> T:
     pause = _FIRST_PAUSE_SECONDS
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return once()
+            with opened() as connection:
+                return use(connection)
         except repeat_on:
             if attempt == _ATTEMPTS:
                 raise

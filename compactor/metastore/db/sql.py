@@ -6,7 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, FromClause, String, Table, and_, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Delete,
+    FromClause,
+    String,
+    Table,
+    Update,
+    and_,
+    func,
+    select,
+)
 
 from compactor.metastore.db.tables import PartitionName
 from compactor.metastore.model import Entity
@@ -89,6 +101,11 @@ def fitting(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
                 value = value[: kind.length or _LONGEST]  # noqa: PLW2901
         fitted[key] = value
     return fitted
+
+
+def changed(connection: Connection, statement: Delete | Update) -> int:
+    """How many rows a statement changes."""
+    return connection.execute(statement).rowcount
 
 
 def fetched(result: CursorResult[Any]) -> Iterator[Sequence[Any]]:

@@ -331,11 +331,11 @@ class Places:
         return found
 
     def _are_still_there(self, owners: frozenset[Owner]) -> bool:
-        return not owners or self._database.glance(lambda connection: self._located.are_still_there(connection, owners))
+        return not owners or self._database.glance(self._located.are_still_there, owners)
 
     def _siblings(self, table: TableFacts, asked: Sequence[_Asked]) -> list[Owner | None]:
         wanted = [(one.place, one.part_id) for one in asked]
-        return self._database.glance(lambda connection: self._located.siblings(connection, table, wanted))
+        return self._database.glance(self._located.siblings, table, wanted)
 
     def _all(self, age: float) -> Owners:
         with self._lock:

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, o
 
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import next_number
+from compactor.metastore.db.sql import changed, next_number
 from compactor.metastore.model import Entity, HeldLock
 from compactor.metastore.partition_names import spellings
 from compactor.reasons import Reason
@@ -53,11 +53,7 @@ class Locks:
 
     def _taken(self, entity: Entity, txn_id: int, *, user: str, host: str, agent: str, kind: Literal["r", "e"]) -> int:
         try:
-            return self._database.write(
-                lambda connection: self._acquire(
-                    connection, entity, txn_id, user=user, host=host, agent=agent, kind=kind
-                )
-            )
+            return self._database.write(self._acquire, entity, txn_id, user=user, host=host, agent=agent, kind=kind)
         except OutcomeUnknownError as error:
             raise RetryableError(
                 f"it isn't known whether the lock on {entity} was taken; unused it times out"
@@ -76,7 +72,7 @@ class Locks:
             .where(locks.c.hl_lock_ext_id == lock_id, locks.c.hl_txnid == 0)
             .values(hl_last_heartbeat=self._database.now)
         )
-        if self._database.repeatable(lambda connection: connection.execute(change).rowcount) == 0:
+        if self._database.repeatable(changed, change) == 0:
             raise OwnershipLostError(f"lock {lock_id} is gone: it timed out or was removed")
 
     def release(self, lock_id: int) -> None:
@@ -86,7 +82,7 @@ class Locks:
         """
         locks = self._table
         change = delete(locks).where(locks.c.hl_lock_ext_id == lock_id, locks.c.hl_txnid == 0)
-        self._database.repeatable(lambda connection: connection.execute(change).rowcount)
+        self._database.repeatable(changed, change)
 
     def held(self, entity: Entity) -> list[HeldLock]:
         """
@@ -96,9 +92,7 @@ class Locks:
         CREATE TABLE has one there (an AS SELECT until its end), and a query that reads the table has a lock on the
         table. Wider than Hive 3.1's own Cleaner, which overlooks a reader that locked the table as a whole.
         """
-        return self._database.read(
-            lambda connection: read_locks(connection, self._table, on_table(self._table, entity))
-        )
+        return self._database.read(read_locks, self._table, on_table(self._table, entity))
 
     def waiting_for(self, lock_id: int, entity: Entity) -> HeldLock | None:
         """The first exclusive lock that waits until this lock, on that entity, is released."""
@@ -107,14 +101,12 @@ class Locks:
             self._table.c.hl_lock_state == "w",
             self._table.c.hl_lock_ext_id > lock_id,
         )
-        found = self._database.read(
-            lambda connection: read_locks(connection, self._table, touching(self._table, entity), *behind)
-        )
+        found = self._database.read(read_locks, self._table, touching(self._table, entity), *behind)
         return found[0] if found else None
 
     def all(self) -> list[HeldLock]:
         """Every lock."""
-        return self._database.read(lambda connection: read_locks(connection, self._table))
+        return self._database.read(read_locks, self._table)
 
     @property
     def _table(self) -> Table:
