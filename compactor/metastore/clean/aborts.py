@@ -7,9 +7,8 @@ Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, or_, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
@@ -21,12 +20,13 @@ from compactor.metastore.clean.purge import (
     judged,
     last_sign_of_life,
     note_unnamed,
+    of_aborted,
     read_components,
     unnoted,
 )
 from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
+from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, of_table, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueEntry, QueueState
 from compactor.metastore.txn.snapshot import Snapshot
 from compactor.metastore.txn.snapshots import snapshots_for
@@ -127,18 +127,11 @@ class Aborts:
         """
 
         def look(connection: Connection) -> AbortTotals:
-            components, txns = self._schema.txn_components, self._schema.txns
-            origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
-            names = entity_columns(components, "tc")
+            names = entity_columns(self._schema.txn_components, "tc")
             silent_since = self._database.now_ms(connection) - late_ms
             beat = last_sign_of_life(self._schema)
             over = func.sum(case((beat <= silent_since, 1), else_=0))
-            query: Any = (
-                select(func.count(), over, func.min(beat))
-                .select_from(origin)
-                .where(txns.c.txn_state == "a")
-                .group_by(*told_apart(names))
-            )
+            query = of_aborted(self._schema, func.count(), over, func.min(beat)).group_by(*told_apart(names))
             groups = [(int(count), int(ended), int(oldest)) for count, ended, oldest in connection.execute(query)]
             oldest_ms = min((oldest + late_ms for *_, oldest in groups), default=None)
             crowded = sum(ended >= crowd for _, ended, _ in groups)
@@ -190,10 +183,10 @@ class Aborts:
         The first of these transactions, ascending, with components in a table; found by their ids: no index leads from
         tables to components.
         """
-        components, dialect = self._schema.txn_components.c, self._database.dialect
-        of_table = and_(components.tc_database == table.database, components.tc_table == table.table)
+        components, dialect = self._schema.txn_components, self._database.dialect
+        its, txn_id = of_table(components, "tc", table), components.c.tc_txnid
         found = (
-            minimum(connection, components.tc_txnid, of_table, dialect.among(components.tc_txnid, batch))
+            minimum(connection, txn_id, its, dialect.among(txn_id, batch))
             for batch in batches(open_txns, dialect.at_once)
         )
         return next((writer for writer in found if writer is not None), None)
@@ -226,15 +219,10 @@ class Aborts:
 
     def _counts(self, connection: Connection, table: Entity) -> dict[str | None, int]:
         """Component rows of a table by partition, as `groups` counts them: Hive may write a row twice."""
-        components, txns = self._schema.txn_components, self._schema.txns
+        components = self._schema.txn_components
         partition = components.c.tc_partition
-        query = (
-            select(partition, func.count())
-            .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
-            .where(txns.c.txn_state == "a")
-            .where(components.c.tc_database == table.database, components.c.tc_table == table.table)
-            .group_by(*told_apart((partition,)))
-        )
+        query = of_aborted(self._schema, partition, func.count()).where(of_table(components, "tc", table))
+        query = query.group_by(*told_apart((partition,)))
         return {name: int(count) for name, count in connection.execute(query)}
 
     def may_write(self, table: Entity, late_ms: int) -> list[tuple[AbortedComponent, ForgettingVerdict]]:
@@ -296,9 +284,7 @@ class Aborts:
         names = (queue.cq_database, queue.cq_table, queue.cq_partition)
         waiting = {
             int(number): Entity(*name)
-            for number, *name in connection.execute(
-                select(queue.cq_id, *names).where(queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP])
-            )
+            for number, *name in connection.execute(select(queue.cq_id, *names).where(self._of_aborts))
         }
         if not waiting:
             return []
@@ -387,50 +373,37 @@ class Aborts:
 
     def _retries(self, connection: Connection, groups: Collection[AbortedGroup]) -> Mapping[Entity, list[int]]:
         """Ids of the rows that put groups of one table off."""
-        queue = self._schema.compaction_queue.c
+        queue = self._schema.compaction_queue
         wanted = {group.entity for group in groups}
         found: dict[Entity, list[int]] = {}
         for table in {entity.whole_table() for entity in wanted}:
-            query = select(queue.cq_partition, queue.cq_id).where(
-                queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
-            )
-            for partition, number in connection.execute(
-                query.where(queue.cq_database == table.database, queue.cq_table == table.table)
-            ):
+            query = select(queue.c.cq_partition, queue.c.cq_id).where(of_table(queue, "cq", table), self._of_aborts)
+            for partition, number in connection.execute(query):
                 if (entity := Entity(table.database, table.table, partition)) in wanted:
                     found.setdefault(entity, []).append(int(number))
         return found
 
     def noted(self) -> list[QueueEntry]:
         """The entries of the queue that stand for aborted writes, which a Cleaner couldn't remove yet; none on 3.1."""
-        return self._database.read(self._noted)
+        return self._database.read(read_queue, self._schema, self._of_aborts)
 
-    def _noted(self, connection: Connection) -> list[QueueEntry]:
-        of_aborts = self._schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
-        return read_queue(connection, self._schema, of_aborts)
+    @property
+    def _of_aborts(self) -> ColumnElement[bool]:
+        return self._schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
 
     def _groups(self, connection: Connection, count_threshold: int, age_ms: int, limit: int) -> list[AbortedGroup]:
         schema = self._schema
         now = self._database.now_ms(connection)
         waiting = {
             entry.entity: (entry.retry_retention_ms, (entry.commit_ms or 0) + entry.retry_retention_ms)
-            for entry in self._noted(connection)
+            for entry in read_queue(connection, self._schema, self._of_aborts)
         }
         waiting |= {entity: (pause, until) for entity, (until, pause) in self._put_off.items()}
-        components, txns = schema.txn_components, schema.txns
-        names = entity_columns(components, "tc")
-        origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
-        count, oldest = func.count(), func.min(txns.c.txn_started)
+        names = entity_columns(schema.txn_components, "tc")
+        count, oldest = func.count(), func.min(schema.txns.c.txn_started)
         due = or_(count > count_threshold, oldest < now - age_ms) if age_ms >= 0 else count > count_threshold
-        query: Any = (
-            select(*names, count, oldest)
-            .select_from(origin)
-            .where(txns.c.txn_state == "a")
-            .group_by(*told_apart(names))
-            .having(due)
-            .order_by(oldest)
-        )
-        rows = connection.execute(query).all()
+        query = of_aborted(schema, *names, count, oldest).group_by(*told_apart(names)).having(due)
+        rows = connection.execute(query.order_by(oldest)).all()
         self._remembered = {table: noted for table, noted in self._remembered.items() if now < noted.until_ms}
         groups: dict[Entity, list[AbortedGroup]] = {}
         for database, table, partition, number, started in rows:

@@ -25,7 +25,7 @@ from compactor.metastore.compaction_queue.rows import (
     write_end,
 )
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import changed, fetched, fitting, of_entity, same
+from compactor.metastore.db.sql import changed, fetched, fitting, of_entity, of_table, same
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
@@ -172,9 +172,7 @@ class Cleaning:
         """On 3.1, what lies in the directories of entries of which no observation has a listing yet."""
         if self._look_at is None:
             return {}
-        queue = self._schema.compaction_queue
-        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
-        entries = self._database.read(read_queue, self._schema, ready)
+        entries = self._database.read(read_queue, self._schema, self._ready)
         unobserved = [
             entry
             for entry in entries
@@ -200,8 +198,7 @@ class Cleaning:
             # that vanished.
             origin = queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)
         columns.append(txns.c.txn_state if commits_noted else null())
-        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
-        query = select(*columns).select_from(origin).where(ready).order_by(queue.c.cq_id)
+        query = select(*columns).select_from(origin).where(self._ready).order_by(queue.c.cq_id)
         rows = list(fetched(connection.execute(query)))
         if not rows:
             return Environment((), NOBODY, 0, commits_noted)
@@ -241,16 +238,12 @@ class Cleaning:
             own, own_lock: a transaction and a lock that don't count.
         """
         commits = self._schema.completed_txn_components
-        of_table = and_(
-            commits.c.ctc_database == entity.database,
-            commits.c.ctc_table == entity.table,
-            commits.c.ctc_writeid > write_id,
-        )
+        above = and_(of_table(commits, "ctc", entity), commits.c.ctc_writeid > write_id)
 
         def look(connection: Connection) -> list[str]:
             # In this order: a writer that ends in between shows among the commits.
             found = [blocker.sentence for blocker in writers(connection, self._database, entity, own, own_lock)]
-            rows = connection.execute(select(commits.c.ctc_writeid, commits.c.ctc_partition).where(of_table))
+            rows = connection.execute(select(commits.c.ctc_writeid, commits.c.ctc_partition).where(above))
             return found + [
                 f"write id {number} was committed since"
                 for number, partition in sorted(rows, key=lambda row: row[0])
@@ -260,6 +253,11 @@ class Cleaning:
         return self._database.read(look)
 
     # Rows
+
+    @property
+    def _ready(self) -> ColumnElement[bool]:
+        queue = self._schema.compaction_queue.c
+        return and_(queue.cq_state == QueueState.READY_FOR_CLEANING.code, queue.cq_type != "c")
 
     def _is_ready(self, entry: QueueEntry) -> ColumnElement[bool]:
         queue = self._schema.compaction_queue.c

@@ -17,7 +17,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import changed
+from compactor.metastore.db.sql import changed, of_table
 from compactor.metastore.model import OpenTransaction, TableFacts
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
 from compactor.metastore.txn.snapshot import Snapshot
@@ -222,11 +222,9 @@ class Transactions:
         """Write id → the transaction that allocated it, for the span of some write ids of a table in ascending order."""
         if not write_ids:
             return {}
-        mapping = self._database.schema.txn_to_write_id.c
-        query = select(mapping.t2w_writeid, mapping.t2w_txnid).where(
-            mapping.t2w_database == table.database,
-            mapping.t2w_table == table.name,
-            mapping.t2w_writeid.between(write_ids[0], write_ids[-1]),
+        mapping = self._database.schema.txn_to_write_id
+        query = select(mapping.c.t2w_writeid, mapping.c.t2w_txnid).where(
+            of_table(mapping, "t2w", table.entity), mapping.c.t2w_writeid.between(write_ids[0], write_ids[-1])
         )
         rows = self._database.read(lambda connection: connection.execute(query).all())
         return {int(write_id): int(txn_id) for write_id, txn_id in rows}
