@@ -20,8 +20,9 @@ from compactor.metastore.db.dialects import address
 from compactor.metastore.db.dialects.embedded_file import EmbeddedFile
 from compactor.metastore.db.errors import Translation
 from compactor.metastore.db.schema import HiveSchema, create_embedded, detect
+from compactor.metastore.db.sql import changed
 from compactor.metastore.txn.allocated_ids import HandedOut
-from compactor.metastore.txn.mutex import Keeper, Mutex, locked_row, roll_back, store_value
+from compactor.metastore.txn.mutex import Mutex, locked_row, roll_back, store_value
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -268,18 +269,14 @@ class Database:
         assert self._file is not None
         aux = self.schema.aux_table
         with self._file.mutex(name, wait_seconds):
-            mutex = Mutex(
-                int(
-                    self.read(lambda connection: connection.scalar(select(aux.c.mt_key2).where(aux.c.mt_key1 == name)))
-                    or 0
-                )
-            )
+            known = select(aux.c.mt_key2).where(aux.c.mt_key1 == name)
+            mutex = Mutex(name, int(self.read(lambda connection: connection.scalar(known)) or 0))
             yield mutex
             if mutex.kept is not None:
                 kept = mutex.kept
 
                 def keep(connection: Connection) -> None:
-                    if connection.execute(update(aux).where(aux.c.mt_key1 == name).values(mt_key2=kept)).rowcount == 0:
+                    if changed(connection, update(aux).where(aux.c.mt_key1 == name).values(mt_key2=kept)) == 0:
                         connection.execute(insert(aux).values(mt_key1=name, mt_key2=kept))
 
                 self.repeatable(keep)
@@ -292,9 +289,8 @@ class Database:
             self.engine.connect() as connection,
             locked_row(connection, self.dialect, self.schema, name, wait_seconds) as value,
         ):
-            holds = partial(self.dialect.holds, table=self.schema.aux_table)
-            with Keeper(connection, holds, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
-                mutex = Mutex(value, keeper)
+            ask = partial(self.dialect.holds, connection, self.schema.aux_table)
+            with Mutex(name, value, ask, self._idle_transaction_seconds / 4) as mutex:
                 yield mutex
             if mutex.kept is not None and self.schema.generation.keeps_cycle_starts:
                 mutex.check()
