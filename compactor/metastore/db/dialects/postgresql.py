@@ -135,9 +135,6 @@ class PostgreSQL(Dialect):
             if "cached plan must not change result type" in str(context.original_exception):
                 context.is_disconnect = True
 
-    def adopt(self, engine: Engine) -> None:
-        """Does nothing: the server's administrator sets the database up."""
-
     def now_ms(self) -> ColumnElement[int]:
         # The start of the transaction, as in Hive: for the age of a row it must not be later than the snapshot that
         # shows the row.
