@@ -159,7 +159,7 @@ class QueueState(StrEnum):
 
     code: str
 
-    def __new__(cls, value: str, code: str) -> Self:
+    def __new__(cls, value: str, code: str = "") -> Self:  # by its value alone, a state is looked up
         state = str.__new__(cls, value)
         state._value_ = value
         state.code = code

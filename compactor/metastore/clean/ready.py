@@ -61,9 +61,7 @@ class Cleaning:
         Every entry that is ready for cleaning, by id, each with its blockers.
 
         Args:
-            retention_ms: how long files stay after the commit, for readers that open no transaction.
-            listing_wait_ms: how much longer at most files stay while there is a lock: a reader that is listing when a
-                directory vanishes may take all of it for empty.
+            retention_ms, listing_wait_ms: as for `Environment`.
         """
         # Before the readers are read: a reader that isn't among them lists later, and finds what is listed here.
         listed = self._list_unobserved()

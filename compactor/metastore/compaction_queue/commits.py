@@ -40,12 +40,7 @@ class Commits:
         self._transactions = Transactions(database)
 
     def set_job_id(self, entry: QueueEntry, job_id: str) -> None:
-        """
-        Note the Spark job or application, cut to the column's 32 characters; a user's request to stop stays.
-
-        Raises:
-            OwnershipLostError: the entry is in another state or with another worker.
-        """
+        """Note the Spark job or application, cut to the column's 32 characters; a user's request to stop stays."""
         values = self._job_id(job_id)
         self._database.repeatable(update_owned, self._table, entry, values)
 
@@ -122,12 +117,7 @@ class Commits:
         connection.execute(insert(history).values(row))
 
     def require_none_open(self, entry: QueueEntry, txn_id: int, lists: ValidTxnList) -> None:
-        """
-        Check, on Hive 4, before the work, that none of Hive's compactions is under way in the same place.
-
-        Raises:
-            RivalError: there is one; the work would be in vain.
-        """
+        """Before the work on Hive 4: raise RivalError where it would be in vain (`rivals.require_none_open`)."""
         self._database.read(require_none_open, self._database, entry, txn_id, lists)
 
     def require_first(
@@ -154,16 +144,7 @@ class Commits:
         return self._database.read(look)
 
     def require_turn(self, entry: QueueEntry, name_write_id: int | None) -> None:
-        """
-        Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place, and that none is left
-        to be cleaned that reaches as high as the result.
-
-        Args:
-            name_write_id: the highest write id in the result's name; None: there is no result.
-
-        Raises:
-            RivalError: one of Hive's workers does, and renames its result without a look; or one is left.
-        """
+        """Before the publication on Hive 3.1: raise RivalError where one of Hive's comes first (`rivals.require_turn`)."""
         self._database.read(require_turn, self._schema, entry, name_write_id)
 
     def withdraw_attempt(self, txn_id: int) -> None:

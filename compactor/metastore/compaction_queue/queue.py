@@ -33,7 +33,12 @@ from compactor.metastore.txn.transactions import abort_transactions
 
 
 class Queue(Requests, Claims, Commits):
-    """COMPACTION_QUEUE and COMPLETED_COMPACTIONS of one metastore."""
+    """
+    COMPACTION_QUEUE and COMPLETED_COMPACTIONS of one metastore.
+
+    What changes a given entry raises OwnershipLostError when the entry isn't in `entry.state` with `entry.worker_id` any
+    more.
+    """
 
     def __init__(self, database: Database) -> None:
         Requests.__init__(self, database)
@@ -44,21 +49,11 @@ class Queue(Requests, Claims, Commits):
     # Ending otherwise
 
     def mark_failed(self, entry: QueueEntry, message: str) -> None:
-        """
-        Move the entry into the history as failed.
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
-        """
+        """Move the entry into the history as failed."""
         self._finish(entry, QueueState.FAILED, message)
 
     def mark_refused(self, entry: QueueEntry, message: str) -> None:
-        """
-        Move the entry into the history as refused; on Hive 3.1, which has no such state, as failed (`rows`).
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
-        """
+        """Move the entry into the history as refused; on Hive 3.1, which has no such state, as failed (`rows`)."""
         self._finish(entry, QueueState.REFUSED, message)
 
     def mark_unneeded(self, entry: QueueEntry, message: str) -> None:
@@ -67,9 +62,6 @@ class Queue(Requests, Claims, Commits):
 
         It ends as refused; on Hive 3.1, which has no such state, as succeeded. As failed it would count against the
         table: neither Initiator queues a table any more after `initiator.failed_threshold` failures.
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
         """
         told = self._schema.generation.tells_refusals
         self._finish(entry, QueueState.REFUSED if told else QueueState.SUCCEEDED, message)
@@ -132,9 +124,6 @@ class Queue(Requests, Claims, Commits):
         """
         Move the entry into the history as aborted, at a user's request; on Hive 3.1, which has no such state, as failed
         (`rows`).
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
         """
         self._finish(entry, QueueState.ABORTED, message)
 
@@ -145,9 +134,6 @@ class Queue(Requests, Claims, Commits):
         Put a claimed entry back among the initiated ones, for any worker to claim.
 
         To be called only after all files that the attempt staged or published without committing are gone.
-
-        Raises:
-            OwnershipLostError: the entry was lost to another process.
         """
         self._database.repeatable(self._give_back, entry)
         self._look_again()

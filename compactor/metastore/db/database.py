@@ -71,7 +71,8 @@ class Database:
         self._secret = password if callable(password) else None
         self._url, self.dialect = address.parse(url, password() if callable(password) else password)
         self._create = create
-        self._read_only = read_only
+        self.read_only = read_only
+        """Whether nothing can be written, and no lock taken."""
         self._connect_timeout_seconds = connect_timeout_seconds
         self._idle_transaction_seconds = idle_transaction_seconds
         self._connections = connections
@@ -112,7 +113,7 @@ class Database:
                 engine = self._engine or self._make_engine()
                 self._engine = engine
                 self._schema = (create_embedded if self._wants_tables() else detect)(engine, self.dialect)
-                if not self._read_only:
+                if not self.read_only:
                     self.dialect.adopt(engine)
         except BaseException:
             self.close()
@@ -140,11 +141,6 @@ class Database:
         self.connect()
         assert self._engine is not None
         return self._engine
-
-    @property
-    def read_only(self) -> bool:
-        """Whether nothing can be written, and no lock taken."""
-        return self._read_only
 
     @property
     def embedded(self) -> bool:
@@ -304,7 +300,7 @@ class Database:
         )
         if self._secret is not None:
             event.listen(engine, "do_connect", partial(self._log_in, self._secret))
-        self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
+        self.dialect.prepare(engine, read_only=self.read_only, idle_transaction_seconds=self._idle_transaction_seconds)
         event.listen(engine, "invalidate", lambda *_: self.handed_out.forget())
         return engine
 
@@ -326,19 +322,15 @@ class Database:
             raise UnreachableError(f"metastore database {path}: no such file")
         if not path.parent.is_dir():
             raise UnreachableError(f"metastore database {path}: its folder doesn't exist")
-        if not self._read_only:
+        if not self.read_only:
             self._file = EmbeddedFile.use(path)
 
     def _wants_tables(self) -> bool:
         if not self._create or self._file is None:
             return False
-        with self.engine_without_schema().connect() as connection:
-            return not connection.dialect.has_table(connection, "COMPACTION_QUEUE")
-
-    def engine_without_schema(self) -> Engine:
-        """The engine before the schema is known; for code that is about to create the schema."""
         assert self._engine is not None
-        return self._engine
+        with self._engine.connect() as connection:
+            return not connection.dialect.has_table(connection, "COMPACTION_QUEUE")
 
 
 def _repeated(

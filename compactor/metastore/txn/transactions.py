@@ -149,9 +149,9 @@ class Transactions:
 
     def state(self, txn_id: int) -> TxnState:
         txns = self._database.schema.txns.c
-        return self._database.glance(
-            lambda connection: _state(connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id)))
-        )
+        query = select(txns.txn_state).where(txns.txn_id == txn_id)
+        code = self._database.glance(lambda connection: connection.scalar(query))
+        return TxnState.ABSENT if code is None else _STATES.get(code, TxnState.OPEN)
 
     def snapshot(self) -> Snapshot:
         """
@@ -332,7 +332,3 @@ def read_open_transactions(
         OpenTransaction(int(i), user, host, int(started), int(beat), int(old), kind == READ_ONLY, kind == REPLICATION)
         for i, user, host, started, beat, old, kind in rows
     ]
-
-
-def _state(code: str | None) -> TxnState:
-    return TxnState.ABSENT if code is None else _STATES.get(code, TxnState.OPEN)
