@@ -121,7 +121,7 @@ def detect(engine: Engine, dialect: Dialect) -> HiveSchema:
             for (_, table), found in inspector.get_multi_columns(filter_names=list(names.values())).items()
         }
         hint = _schema_version(connection, dialect, names, columns)
-    generation = HIVE_4 if "TXN_LOCK_TBL" in names or "CQ_TXN_ID" in columns.get("COMPACTION_QUEUE", ()) else HIVE_3
+    generation = _generation(columns)
     missing = sorted(_missing(generation, columns))
     if missing:
         listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
@@ -154,6 +154,10 @@ def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
         if schema.txn_lock_tbl is not None:
             connection.execute(insert(schema.txn_lock_tbl).values(txn_lock=1))
     return schema
+
+
+def _generation(columns: Columns) -> Generation:
+    return HIVE_4 if "TXN_LOCK_TBL" in columns or "CQ_TXN_ID" in columns.get("COMPACTION_QUEUE", ()) else HIVE_3
 
 
 def _missing(generation: Generation, columns: Columns) -> Iterable[str]:
