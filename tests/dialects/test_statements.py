@@ -75,7 +75,7 @@ def test_no_statement_of_a_life_is_refused(tmp_path, product, version):
 def test_hives_own_tables_of_the_product_are_recognised(product, version):
     """Every table and column that a generation must have is in Hive's script for the product."""
     found = columns(product, version)
-    generation = _generation(found)
+    generation = _generation(found, found)
     assert generation is VERSIONS[version]
     assert list(_missing(generation, found)) == []
 

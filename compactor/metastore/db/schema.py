@@ -5,7 +5,7 @@ SCHEMA_VERSION is only a hint: vendors write their own strings there. Source: HI
 transaction tables).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import (
@@ -121,7 +121,7 @@ def detect(engine: Engine, dialect: Dialect) -> HiveSchema:
             for (_, table), found in inspector.get_multi_columns(filter_names=list(names.values())).items()
         }
         hint = _schema_version(connection, dialect, names, columns)
-    generation = _generation(columns)
+    generation = _generation(names, columns)
     missing = sorted(_missing(generation, columns))
     if missing:
         listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
@@ -156,8 +156,8 @@ def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
     return schema
 
 
-def _generation(columns: Columns) -> Generation:
-    return HIVE_4 if "TXN_LOCK_TBL" in columns or "CQ_TXN_ID" in columns.get("COMPACTION_QUEUE", ()) else HIVE_3
+def _generation(names: Collection[str], columns: Columns) -> Generation:
+    return HIVE_4 if "TXN_LOCK_TBL" in names or "CQ_TXN_ID" in columns.get("COMPACTION_QUEUE", ()) else HIVE_3
 
 
 def _missing(generation: Generation, columns: Columns) -> Iterable[str]:
