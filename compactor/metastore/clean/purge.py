@@ -210,13 +210,10 @@ def forget_vanished(connection: Connection, database: Database, table: Entity) -
     schema, components = database.schema, database.schema.txn_components
     if _is_known(connection, schema, table):
         return 0
-    columns = (
-        components.c.tc_txnid,
-        components.c.tc_partition,
-        components.c.tc_operation_type,
-        components.c.tc_writeid,
-    )
-    rows = connection.execute(select(*columns).where(_aborted_of(schema, table)).distinct()).all()
+    named = components.c
+    columns = named.tc_txnid, named.tc_partition, named.tc_operation_type, named.tc_writeid
+    aborted = of_aborted(schema, *columns).where(of_table(components, "tc", table))
+    rows = connection.execute(aborted.distinct()).all()
     deleted = _delete_exactly(connection, database, table, rows)
     if not deleted:
         return 0
@@ -345,11 +342,6 @@ def _tbl_id(schema: HiveSchema, table: Entity) -> Select[Any]:
     tbls, dbs = schema.tbls.c, schema.dbs.c
     named = and_(dbs.ctlg_name == DEFAULT_CATALOG, dbs.name == table.database, tbls.tbl_name == table.table)
     return select(tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id).where(named)
-
-
-def _aborted_of(schema: HiveSchema, table: Entity) -> ColumnElement[bool]:
-    aborted = select(schema.txns.c.txn_id).where(schema.txns.c.txn_state == "a")
-    return and_(of_table(schema.txn_components, "tc", table), schema.txn_components.c.tc_txnid.in_(aborted))
 
 
 def _have_write_ids(connection: Connection, schema: HiveSchema, table: Entity, txn_ids: Sequence[int]) -> bool:
