@@ -24,14 +24,7 @@ from sqlalchemy import (
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, fetched
-from compactor.metastore.model import (
-    DEFAULT_CATALOG,
-    CatalogColumn,
-    CatalogPlace,
-    Entity,
-    PartitionFacts,
-    TableFacts,
-)
+from compactor.metastore.model import DEFAULT_CATALOG, CatalogColumn, CatalogPlace, Entity, PartitionFacts, TableFacts
 from compactor.metastore.owned_lists import OwnedList, OwnedLists, Pair, by_key, parameters_in
 from compactor.planning.facts import NOT_STORED, StoredAs
 

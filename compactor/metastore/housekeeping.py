@@ -95,12 +95,7 @@ class Housekeeping:
         return {duty: replaced if duty in self._schema.generation.initiators_duties else found[duty] for duty in found}
 
     def run(
-        self,
-        duty: Duty,
-        *,
-        timeout_ms: int = 300_000,
-        retention: Retention | None = None,
-        late_ms: int = LATE_MS,
+        self, duty: Duty, *, timeout_ms: int = 300_000, retention: Retention | None = None, late_ms: int = LATE_MS
     ) -> int:
         """
         Do one duty under Hive's mutex for it; returns how many rows were changed, 0 when another process holds the

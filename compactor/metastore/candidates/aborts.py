@@ -53,11 +53,7 @@ class AbortedIn(NamedTuple):
 
 
 def tables_in_question(
-    connection: Connection,
-    database: Database,
-    bounds: Bounds,
-    sizes: Mapping[Entity, int],
-    always: Asked,
+    connection: Connection, database: Database, bounds: Bounds, sizes: Mapping[Entity, int], always: Asked
 ) -> AbstractSet[Entity] | None:
     """
     The only tables in which aborts may matter; None: all, where that is cheaper to read than to tell apart.

@@ -148,11 +148,7 @@ class Initiating:
         known = _Known(asked, active, ready, aborted, newest, waiting)
         ordered = dict(sorted(sizes.items(), key=lambda size: (size[0].database, size[0].table)))
         return Look(
-            reached,
-            handed_out,
-            ordered,
-            lambda tables: self._database.read(self._read, tables, known),
-            waiting,
+            reached, handed_out, ordered, lambda tables: self._database.read(self._read, tables, known), waiting
         )
 
     def _read(self, connection: Connection, tables: Sequence[Entity], known: _Known) -> CandidatePart:

@@ -17,13 +17,7 @@ from compactor.metastore.clean.may_clean import NOBODY, Blocker, Environment, Ob
 from compactor.metastore.clean.purge import Proof, forget, forget_commits, is_catalogued
 from compactor.metastore.clean.readers import MayBeListedError, read_older, read_readers, read_ties
 from compactor.metastore.clean.writers import writers, written_tables
-from compactor.metastore.compaction_queue.rows import (
-    entry_columns,
-    move_to_history,
-    queue_entry,
-    read_queue,
-    write_end,
-)
+from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue, write_end
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import changed, fetched, fitting, of_entity, of_table, same
 from compactor.metastore.model import Entity, QueueEntry, QueueState

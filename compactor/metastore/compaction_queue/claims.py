@@ -305,11 +305,7 @@ class Claims:
         if HIVES_OWN_PROPERTIES.isdisjoint(entry.properties):
             return entry
         kept = {key: value for key, value in entry.properties.items() if key not in HIVES_OWN_PROPERTIES}
-        _log.warning(
-            "properties.removed",
-            id=number,
-            properties=sorted(HIVES_OWN_PROPERTIES & entry.properties.keys()),
-        )
+        _log.warning("properties.removed", id=number, properties=sorted(HIVES_OWN_PROPERTIES & entry.properties.keys()))
         connection.execute(
             update(self._table).where(queue.cq_id == number).values(cq_tblproperties=encode_properties(kept))
         )

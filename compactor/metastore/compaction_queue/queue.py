@@ -240,11 +240,7 @@ class Queue(Requests, Claims, Commits):
         return self._database.glance(find, self._schema, entry_id)
 
     def history(
-        self,
-        *states: QueueState,
-        entity: Entity | None = None,
-        limit: int | None = None,
-        within_ms: int | None = None,
+        self, *states: QueueState, entity: Entity | None = None, limit: int | None = None, within_ms: int | None = None
     ) -> list[HistoryEntry]:
         """Finished compactions, newest first; `within_ms`: only those that ended so lately."""
         table = self._schema.completed_compactions

@@ -13,19 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Table,
-    and_,
-    bindparam,
-    delete,
-    insert,
-    not_,
-    null,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, delete, insert, not_, null, select
 
 from compactor.errors import OutcomeUnknownError, printable
 from compactor.metastore.compaction_queue.properties import decode_properties

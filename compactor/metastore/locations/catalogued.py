@@ -166,12 +166,7 @@ class Located:
         """Log the derived root when it changes: the catalog doesn't name it."""
         if root != self._derived:
             self._derived = root
-            _log.info(
-                "root.found",
-                root="/".join(root),
-                databases=databases,
-                tables=tables,
-            )
+            _log.info("root.found", root="/".join(root), databases=databases, tables=tables)
 
 
 def _overlap(one: Place, other: Place) -> bool:

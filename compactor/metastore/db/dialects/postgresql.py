@@ -173,12 +173,7 @@ class PostgreSQL(Dialect):
         if state == "3D000" or ("database" in message and "does not exist" in message and "FATAL" in message):
             return Failure.UNREACHABLE
         # the last: cancelled, by an administrator or the server's own limit
-        if state in {
-            "40001",
-            "40P01",
-            "55P03",
-            "57014",
-        }:
+        if state in {"40001", "40P01", "55P03", "57014"}:
             return Failure.CONFLICT
         if state in {"42P01", "42703"}:
             return Failure.CHANGED
