@@ -35,7 +35,7 @@ def test_what_a_compaction_covers_is_stored_with_its_component(database, hive):
         "tc_operation_type",
         "tc_writeid",
     )
-    assert components == ([(txn_id, "db", "t", "p=1", "c", 6)] if database.schema.version == "hive-4" else [])
+    assert components == ([(txn_id, "db", "t", "p=1", "c", 6)] if database.schema.generation.layout == "hive-4" else [])
 
 
 def test_a_compaction_registers_what_it_reads_where_others_do(database_4, hive_4):
@@ -64,7 +64,7 @@ def test_a_finished_compaction_is_handed_to_the_cleaner(database, hive):
     locks gone, nothing in the completed.
     """
     entry, txn_id = working(database)
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         hive.lock(txn_id=txn_id)
         later = hive.begin()
     Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
@@ -76,7 +76,7 @@ def test_a_finished_compaction_is_handed_to_the_cleaner(database, hive):
         5,
     )
     assert hive.rows(database.schema.completed_txn_components, "ctc_txnid") == []
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         assert found.next_txn_id == later
         assert found.commit_ms is not None
         assert Transactions(database).state(txn_id) is TxnState.COMMITTED
@@ -112,7 +112,7 @@ def test_whoever_lost_the_entry_commits_nothing(database, hive, loss):
             hive.change(delete(queue))
     with pytest.raises(OwnershipLostError):
         Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         assert Transactions(database).state(txn_id) is TxnState.OPEN
     assert all(found.state is not QueueState.READY_FOR_CLEANING for found in Queue(database).entries())
 

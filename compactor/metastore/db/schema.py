@@ -23,7 +23,6 @@ from sqlalchemy import (
     text,
 )
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.errors import RefusedError
 from compactor.metastore.db.dialects import Dialect
 from compactor.metastore.db.generation import HIVE_3, HIVE_4, Generation
@@ -82,10 +81,6 @@ class HiveSchema:
     txn_lock_tbl: Table | None = None
     min_history_level: Table | None = None
     min_history_write_id: Table | None = None
-
-    @property
-    def version(self) -> LayoutVersion:
-        return self.generation.layout
 
     @property
     def next_txn_id_table(self) -> Table:
