@@ -31,6 +31,7 @@ class Coordinator(ABC):
     Leadership, membership and control state of all daemons. Safe in any number of threads.
 
     `connect` is enough to list members and to use control state; `join` makes this process a member and a candidate.
+    What asks the coordinating service raises UnreachableError or another CompactorError when it doesn't answer.
     """
 
     by: str
@@ -123,12 +124,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def members(self) -> list[SeenMember]:
-        """
-        All members, sorted by host and process.
-
-        Raises:
-            UnreachableError, CompactorError: the coordinating service doesn't answer.
-        """
+        """All members, sorted by host and process."""
 
     def present(self) -> frozenset[str] | None:
         """The instances of the members that are alive; None: unknown."""
@@ -141,12 +137,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def read(self, key: str) -> Value | None:
-        """
-        The value of a key (words separated by slashes); None: never written.
-
-        Raises:
-            UnreachableError, CompactorError: the coordinating service doesn't answer.
-        """
+        """The value of a key (words separated by slashes); None: never written."""
 
     @abstractmethod
     def write(self, key: str, data: Mapping[str, Any], version: int | None) -> Value:
@@ -159,7 +150,6 @@ class Coordinator(ABC):
         Raises:
             ConflictError: the value has another version by now.
             OutcomeUnknownError: the write was sent and no answer came: read before writing again.
-            UnreachableError, CompactorError: the coordinating service doesn't answer.
         """
 
     def watch(self, key: str, changed: Changed) -> None:
@@ -193,7 +183,7 @@ class Coordinator(ABC):
 
         Raises:
             ConflictError: other processes wrote in between 20 times in a row.
-            UnreachableError, OutcomeUnknownError, CompactorError: as `read` and `write`.
+            OutcomeUnknownError: as `write`.
         """
         for _ in range(_ATTEMPTS):
             now = self.read(key)

@@ -202,13 +202,9 @@ class Aborts:
 
         Returns how many they are, and when it is over; None where there are none.
         """
-
-        def look(
-            connection: Connection,
-        ) -> tuple[list[tuple[AbortedComponent, ForgettingVerdict]], dict[str | None, int]]:
-            return judged(connection, self._schema, proof), self._counts(connection, proof.table)
-
-        rows, counts = self._database.read(look)
+        rows, counts = self._database.read(
+            lambda connection: (judged(connection, self._schema, proof), self._counts(connection, proof.table))
+        )
         waiting = [verdict.until_ms for _, verdict in rows if verdict.ground is Ground.MAY_WRITE]
         until_ms = max((until for until in waiting if until is not None), default=None)
         if until_ms is None:
