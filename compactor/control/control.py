@@ -10,12 +10,12 @@ Source: docs/control.md.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compactor.control.configured import Configured
-from compactor.control.judge import Denial, Judge, Situation
+from compactor.control.judge import Denial, Judge
 from compactor.control.records import HOLDS, SPENT, Holds
 from compactor.control.scope import Subject
 from compactor.control.spending import SLOT_MS, charged, slot_of
@@ -34,7 +34,7 @@ Spent = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The bytes that one compaction was expected to write, and the budgets that they count against."""
+    """Bytes that one compaction is expected to write, or by how much that was wrong, and the budgets that they count against."""
 
     budgets: tuple[str, ...]
     slot: int
@@ -81,7 +81,7 @@ class Control:
         self._known = _Known()
         self._configured: tuple[Settings, Configured] | None = None
         self._stale = False
-        self._unpaid: list[tuple[tuple[str, ...], int, int]] = []
+        self._unpaid: list[Charge] = []
 
     # Deciding
 
@@ -105,17 +105,15 @@ class Control:
             or any(pause.until_ms is not None for pause in known.holds.pauses)
         )
         return Judge(
-            Situation(
-                now_ms=self._now_ms() if timed else 0,
-                holds=known.holds,
-                unknown=unknown,
-                host=self._host,
-                windows=configured.windows,
-                blackouts=configured.blackouts,
-                budgets=configured.budgets,
-                spent=self._with_unpaid(known.spent),
-                zone=configured.zone,
-            )
+            now_ms=self._now_ms() if timed else 0,
+            holds=known.holds,
+            unknown=unknown,
+            host=self._host,
+            windows=configured.windows,
+            blackouts=configured.blackouts,
+            budgets=configured.budgets,
+            records=self._with_unpaid(known.spent),
+            zone=configured.zone,
         )
 
     def last_look(self, subject: Subject) -> Denial | None:
@@ -218,18 +216,18 @@ class Control:
         except CompactorError as error:
             _log.warning("budget.not_charged", budgets=names, bytes=count, error=str(error))
             return None
-        self._pay(names, slot, count)
-        return Charge(names, slot, count)
+        charge = Charge(names, slot, count)
+        self._pay(charge)
+        return charge
 
     def correct(self, charge: Charge | None, count: int) -> None:
         """Replace the expected bytes of a charge by the bytes that were written."""
         if charge is not None and count != charge.bytes:
-            self._pay(charge.budgets, charge.slot, count - charge.bytes)
+            self._pay(replace(charge, bytes=count - charge.bytes))
 
-    def _pay(self, names: tuple[str, ...], slot: int, count: int) -> None:
+    def _pay(self, charge: Charge) -> None:
         with self._paying:
-            due = [one for one in self._unpaid if one[1] > slot - _KEPT_SLOTS]
-            due.append((names, slot, count))
+            due = [*(earlier for earlier in self._unpaid if earlier.slot > charge.slot - _KEPT_SLOTS), charge]
             self._unpaid = due
             try:
                 now = self._now_ms()
@@ -255,11 +253,9 @@ def _budgets(data: Mapping[str, Any] | None) -> dict[str, Mapping[str, object]]:
     )
 
 
-def _with(
-    data: Mapping[str, Any], due: list[tuple[tuple[str, ...], int, int]], now_ms: int
-) -> dict[str, Mapping[str, object]]:
+def _with(data: Mapping[str, Any], due: Iterable[Charge], now_ms: int) -> dict[str, Mapping[str, object]]:
     budgets = _budgets(data)
-    for names, slot, count in due:
-        for name in names:
-            budgets[name] = charged(budgets.get(name, {}), now_ms, slot, count)
+    for charge in due:
+        for name in charge.budgets:
+            budgets[name] = charged(budgets.get(name, {}), now_ms, charge.slot, charge.bytes)
     return budgets

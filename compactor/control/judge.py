@@ -41,16 +41,16 @@ class Denial:
     host: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+@dataclass(eq=False, slots=True)
+class Judge:
     """
-    All facts that a decision depends on.
+    Decides for one moment; each window is evaluated once, however many entries are asked about.
 
     Args:
         now_ms: the database clock.
         unknown: why the pauses aren't known; None: `holds` is reliable.
         host: the host whose workers ask; None: no particular host.
-        spent: the stored record of each budget of bytes.
+        records: the stored record of each budget of bytes.
         zone: the time zone of times in sentences.
     """
 
@@ -61,64 +61,46 @@ class Situation:
     windows: tuple[Window, ...] = ()
     blackouts: tuple[Window, ...] = ()
     budgets: tuple[SpendingBudget, ...] = ()
-    spent: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    records: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     zone: tzinfo = UTC
+    pauses: tuple[Pause, ...] = field(init=False)
+    """Those that haven't ended."""
+    _standings: dict[Window, WindowStanding] = field(init=False, default_factory=dict)
+    _known: dict[Subject, Denial | None] = field(init=False, default_factory=dict)
 
-
-class Judge:
-    """Decides for one moment; each window is evaluated once, however many entries are asked about."""
-
-    def __init__(self, situation: Situation) -> None:
-        self._at = situation
-        self._pauses = tuple(pause for pause in situation.holds.pauses if pause.active(situation.now_ms))
-        self._standings: dict[Window, WindowStanding] = {}
-        self._known: dict[Subject, Denial | None] = {}
+    def __post_init__(self) -> None:
+        self.pauses = tuple(pause for pause in self.holds.pauses if pause.active(self.now_ms))
 
     @property
     def free(self) -> bool:
         """Whether nothing could deny any compaction: no pause, drain, window, blackout, budget or unknown state."""
-        at = self._at
-        return (
-            at.unknown is None
-            and not (self._pauses or at.windows or at.blackouts or at.budgets)
-            and self.drained() is None
-        )
+        limits = self.pauses or self.windows or self.blackouts or self.budgets
+        return self.unknown is None and not limits and self.drained() is None
 
     @property
     def counts(self) -> bool:
         """Whether decisions depend on the compactions that are running: some budget limits concurrent jobs."""
-        return any(budget.jobs is not None for budget in self._at.budgets)
-
-    @property
-    def now_ms(self) -> int:
-        return self._at.now_ms
+        return any(budget.jobs is not None for budget in self.budgets)
 
     def spent(self) -> Iterable[tuple[SpendingBudget, Mapping[str, object]]]:
         """The budgets of bytes, each with its stored record."""
         return [
-            (budget, self._at.spent.get(budget.name, {}))
-            for budget in self._at.budgets
-            if budget.bytes_per_hour is not None
+            (budget, self.records.get(budget.name, {})) for budget in self.budgets if budget.bytes_per_hour is not None
         ]
-
-    @property
-    def pauses(self) -> tuple[Pause, ...]:
-        """The pauses that haven't ended."""
-        return self._pauses
 
     @property
     def drains(self) -> tuple[Drain, ...]:
         """Of all hosts."""
-        return self._at.holds.drains
+        return self.holds.drains
 
     @property
     def drain(self) -> Drain | None:
         """The stored drain of this host; None: the host isn't drained."""
-        return None if self._at.host is None else self._at.holds.drain_of(self._at.host)
+        return None if self.host is None else self.holds.drain_of(self.host)
 
     def drained(self, host: str | None = None) -> Denial | None:
         """Why that host's workers claim nothing; without a host, this one's."""
-        if (drain := self.drain if host is None else self._at.holds.drain_of(host)) is None:
+        if (drain := self.drain if host is None else self.holds.drain_of(host)) is None:
             return None
         why = f": {drain.reason}" if drain.reason else ""
         return Denial(Reason.DRAINED, f"host {drain.host} is drained by {drain.by}{why}", host=drain.host)
@@ -128,12 +110,12 @@ class Judge:
         return (
             self.uncertain()
             or self.drained()
-            or self._paused(pause for pause in self._pauses if str(pause.scope) == "all")
+            or self._paused(pause for pause in self.pauses if str(pause.scope) == "all")
         )
 
     def uncertain(self) -> Denial | None:
         """The denial while the control state is unknown: an unseen pause might forbid the compaction."""
-        return None if self._at.unknown is None else Denial(Reason.CONTROL_UNKNOWN, self._at.unknown)
+        return None if self.unknown is None else Denial(Reason.CONTROL_UNKNOWN, self.unknown)
 
     def may_begin(self, subject: Subject, working: Sequence[Subject] = ()) -> Denial | None:
         """
@@ -154,17 +136,17 @@ class Judge:
 
     def paused(self, subject: Subject) -> Denial | None:
         """The pause that holds a compaction; other reasons are ignored."""
-        return self._paused(pause for pause in self._pauses if pause.scope.covers(subject))
+        return self._paused(pause for pause in self.pauses if pause.scope.covers(subject))
 
     def cleaning(self, subject: Subject) -> Denial | None:
         """Why the Cleaner may not clean there; None: it may."""
         return self.uncertain() or self._paused(
-            pause for pause in self._pauses if pause.cleaner and pause.scope.covers(subject)
+            pause for pause in self.pauses if pause.cleaner and pause.scope.covers(subject)
         )
 
     def cancelled(self, subject: Subject) -> Denial | None:
         """Why a running compaction must stop; None: it may go on."""
-        return self._paused(pause for pause in self._pauses if pause.cancel and pause.scope.covers(subject))
+        return self._paused(pause for pause in self.pauses if pause.cancel and pause.scope.covers(subject))
 
     def gate(self) -> "Gate":
         """The gate that a claim asks."""
@@ -179,7 +161,7 @@ class Judge:
 
     def told(self, pause: Pause) -> Denial:
         """The denial of one pause."""
-        until = f"until {shown(pause.until_ms, self._at.zone)}" if pause.until_ms is not None else "until it is resumed"
+        until = f"until {shown(pause.until_ms, self.zone)}" if pause.until_ms is not None else "until it is resumed"
         return Denial(
             Reason.PAUSED,
             f"{pause.scope.words} paused by {pause.by} {until}: {pause.reason}",
@@ -188,14 +170,14 @@ class Judge:
         )
 
     def _blackout(self, subject: Subject) -> Denial | None:
-        for window in self._at.blackouts:
+        for window in self.blackouts:
             if window.selection.covers(subject) and (now := self._standing(window)).inside:
                 until = f"until {shown(now.until_ms, window.zone)}" if now.until_ms is not None else "without an end"
                 return Denial(Reason.BLACKOUT, f"blackout {window.name}, {until}", now.until_ms)
         return None
 
     def _outside(self, subject: Subject) -> Denial | None:
-        mine = [window for window in self._at.windows if window.selection.covers(subject)]
+        mine = [window for window in self.windows if window.selection.covers(subject)]
         standings = [self._standing(window) for window in mine]
         if not mine or any(now.inside for now in standings):
             return None
@@ -216,11 +198,11 @@ class Judge:
 
     def _standing(self, window: Window) -> WindowStanding:
         if window not in self._standings:
-            self._standings[window] = standing(window, self._at.now_ms)
+            self._standings[window] = standing(window, self.now_ms)
         return self._standings[window]
 
     def _crowded(self, subject: Subject, working: Sequence[Subject]) -> Denial | None:
-        for budget in self._at.budgets:
+        for budget in self.budgets:
             if budget.jobs is None or not budget.selection.covers(subject):
                 continue
             running = sum(budget.selection.covers(other) for other in working)
@@ -232,14 +214,14 @@ class Judge:
         return None
 
     def _spent(self, subject: Subject) -> Denial | None:
-        for budget in self._at.budgets:
+        for budget in self.budgets:
             limit = budget.bytes_per_hour
             if limit is None or not budget.selection.covers(subject):
                 continue
-            record = self._at.spent.get(budget.name, {})
-            if (written := used(record, self._at.now_ms)) >= limit:
-                again = room_at(record, self._at.now_ms, limit)
-                said = f"budget {budget.name}: {_size(written)} of {_size(limit)} an hour are written; room from {shown(again, self._at.zone)} on"
+            record = self.records.get(budget.name, {})
+            if (written := used(record, self.now_ms)) >= limit:
+                again = room_at(record, self.now_ms, limit)
+                said = f"budget {budget.name}: {_size(written)} of {_size(limit)} an hour are written; room from {shown(again, self.zone)} on"
                 return Denial(Reason.BYTES_BUDGET, said, again)
         return None
 

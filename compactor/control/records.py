@@ -10,7 +10,7 @@ pauses everything.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from compactor.control.scope import Scope
@@ -42,14 +42,7 @@ class Pause:
         return self.until_ms is None or now_ms < self.until_ms
 
     def record(self) -> dict[str, Any]:
-        return {
-            "reason": self.reason,
-            "by": self.by,
-            "since_ms": self.since_ms,
-            "until_ms": self.until_ms,
-            "cancel": self.cancel,
-            "cleaner": self.cleaner,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "scope"}
 
     @classmethod
     def of(cls, scope: str, record: object) -> Self:

@@ -5,6 +5,7 @@ The clock here measures for how long a fact is still valid, never the time of da
 stopped and the machine sleeps.
 """
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -30,10 +31,17 @@ class Coordinator(ABC):
     Leadership, membership and control state of all daemons. Safe in any number of threads.
 
     `connect` is enough to list members and to use control state; `join` makes this process a member and a candidate.
+    What asks the coordinating service raises UnreachableError or another CompactorError when it doesn't answer.
     """
 
     by: str
     """The service that coordinates: `zookeeper`, `database`, or `none` (a process alone)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._me: Member | None = None
+        self._watched: dict[str, list[Changed]] = {}
+        self._versions: Mapping[str, int | None] = {}
 
     # Connecting, joining, leaving
 
@@ -103,7 +111,6 @@ class Coordinator(ABC):
 
     # Members
 
-    @abstractmethod
     def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
         """
         Note what the threads of this daemon are doing; other daemons see it soon.
@@ -111,15 +118,13 @@ class Coordinator(ABC):
         Args:
             extra: goes over these fields of the member's `extra`.
         """
+        with self._lock:
+            if self._me is not None:
+                self._me = self._me.now_doing(doing, extra)
 
     @abstractmethod
     def members(self) -> list[SeenMember]:
-        """
-        All members, sorted by host and process.
-
-        Raises:
-            UnreachableError, CompactorError: the coordinating service doesn't answer.
-        """
+        """All members, sorted by host and process."""
 
     def present(self) -> frozenset[str] | None:
         """The instances of the members that are alive; None: unknown."""
@@ -132,12 +137,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def read(self, key: str) -> Value | None:
-        """
-        The value of a key (words separated by slashes); None: never written.
-
-        Raises:
-            UnreachableError, CompactorError: the coordinating service doesn't answer.
-        """
+        """The value of a key (words separated by slashes); None: never written."""
 
     @abstractmethod
     def write(self, key: str, data: Mapping[str, Any], version: int | None) -> Value:
@@ -150,16 +150,28 @@ class Coordinator(ABC):
         Raises:
             ConflictError: the value has another version by now.
             OutcomeUnknownError: the write was sent and no answer came: read before writing again.
-            UnreachableError, CompactorError: the coordinating service doesn't answer.
         """
 
-    @abstractmethod
     def watch(self, key: str, changed: Changed) -> None:
         """
         Have `changed` called, from another thread, soon after any process wrote the key; sometimes also without a write.
 
         For members only.
         """
+        with self._lock:
+            self._watched.setdefault(key, []).append(changed)
+
+    def _call_watchers(self, read_versions: Callable[[Iterable[str]], Mapping[str, int | None]]) -> None:
+        """Call `changed` of the watched keys whose versions have changed since the last time."""
+        with self._lock:
+            watched = {key: list(callbacks) for key, callbacks in self._watched.items()}
+        if not watched:
+            return
+        before, self._versions = self._versions, read_versions(watched)
+        for key, callbacks in watched.items():
+            if self._versions.get(key) != before.get(key):
+                for changed in callbacks:
+                    changed()
 
     def update(self, key: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Value:
         """
@@ -171,7 +183,7 @@ class Coordinator(ABC):
 
         Raises:
             ConflictError: other processes wrote in between 20 times in a row.
-            UnreachableError, OutcomeUnknownError, CompactorError: as `read` and `write`.
+            OutcomeUnknownError: as `write`.
         """
         for _ in range(_ATTEMPTS):
             now = self.read(key)
@@ -189,9 +201,8 @@ class Alone(Coordinator):
     by = "none"
 
     def __init__(self) -> None:
+        super().__init__()
         self._values: dict[str, Value] = {}
-        self._watched: dict[str, list[Changed]] = {}
-        self._me: Member | None = None
 
     def connect(self) -> None:
         """There is no service to connect to."""
@@ -212,9 +223,6 @@ class Alone(Coordinator):
     def resign(self, role: Role) -> None:
         """There is no other candidate."""
 
-    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
-        self._me = self._me.now_doing(doing, extra) if self._me else None
-
     def members(self) -> list[SeenMember]:
         return [SeenMember(self._me, tuple(Role), 0)] if self._me else []
 
@@ -232,6 +240,3 @@ class Alone(Coordinator):
         for changed in self._watched.get(key, ()):
             changed()
         return value
-
-    def watch(self, key: str, changed: Changed) -> None:
-        self._watched.setdefault(key, []).append(changed)

@@ -24,14 +24,7 @@ from sqlalchemy import (
 
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, fetched
-from compactor.metastore.model import (
-    DEFAULT_CATALOG,
-    CatalogColumn,
-    CatalogPlace,
-    Entity,
-    PartitionFacts,
-    TableFacts,
-)
+from compactor.metastore.model import DEFAULT_CATALOG, CatalogColumn, CatalogPlace, Entity, PartitionFacts, TableFacts
 from compactor.metastore.owned_lists import OwnedList, OwnedLists, Pair, by_key, parameters_in
 from compactor.planning.facts import NOT_STORED, StoredAs
 
@@ -148,16 +141,11 @@ class Catalog:
                 for row in connection.execute(self._select_partitions(where))
             ]
             partitions = self._partitions(connection, rows, self._few_partition_lists)
-            found: dict[Entity, Facts] = {}
-            for entity in wanted:
-                table = tables.get((entity.database, entity.table))
-                if table is None:
-                    continue
-                if entity.partition is None:
-                    found[entity] = (table, None)
-                elif (partition := partitions.get((table.tbl_id, entity.partition))) is not None:
-                    found[entity] = (table, partition)
-            return found
+            return {
+                entity: (table, partition)
+                for entity, table, partition in _of_entities(wanted, tables, partitions)
+                if entity.partition is None or partition is not None
+            }
 
         return self._database.glance(look)
 
@@ -168,24 +156,19 @@ class Catalog:
         def look(connection: Connection) -> dict[Entity, CatalogPlace]:
             tables, names = self._tables_and_names(connection, wanted)
             partitions, sds = self._schema.partitions.c, self._schema.sds.c
-            places: dict[int, dict[str, CatalogPlace]] = {number: {} for number in names}
+            places: dict[tuple[int, str], CatalogPlace] = {}
             described = {table.tbl_id: table for table in tables.values()}
             query = select(partitions.tbl_id, partitions.part_name, partitions.part_id, sds.location).select_from(
                 self._partitions_with_storage
             )
             for where in self._names_by_table(names):
                 for tbl_id, name, part_id, location in fetched(connection.execute(query.where(where))):
-                    places[tbl_id][name] = CatalogPlace(described[tbl_id], name, part_id, location)
-            found: dict[Entity, CatalogPlace] = {}
-            for entity in wanted:
-                table = tables.get((entity.database, entity.table))
-                if table is None:
-                    continue
-                if entity.partition is None:
-                    found[entity] = CatalogPlace(table, None, None, table.location)
-                elif (place := places[table.tbl_id].get(entity.partition)) is not None:
-                    found[entity] = place
-            return found
+                    places[tbl_id, name] = CatalogPlace(described[tbl_id], name, part_id, location)
+            return {
+                entity: place or CatalogPlace.of(table, None)
+                for entity, table, place in _of_entities(wanted, tables, places)
+                if entity.partition is None or place is not None
+            }
 
         return self._database.glance(look)
 
@@ -210,7 +193,7 @@ class Catalog:
 
         Partitions without other parameters are missing from the answer.
         """
-        (found,) = self._database.glance(lambda connection: self._few_parameters.read(connection, part_ids))
+        (found,) = self._database.glance(self._few_parameters.read, part_ids)
         return {number: by_key(pairs) for number, pairs in found.items()}
 
     def parameters_of_tables(self, keys: Collection[str]) -> Mapping[Entity, tuple[dict[str, str], dict[str, str]]]:
@@ -260,7 +243,7 @@ class Catalog:
 
         def look(connection: Connection) -> dict[Entity, dict[str, str]]:
             rows = self._rows_of_tables(connection, dict.fromkeys(entity.whole_table() for entity in wanted))
-            tables = {row[0]: Entity(row[2], row[3]) for row in rows}
+            tables = {row[0]: Entity(row[5], row[6]) for row in rows}
             numbers, names = {table: number for number, table in tables.items()}, dict[int, list[str]]()
             for entity in wanted:
                 if (number := numbers.get(entity.whole_table())) is not None:
@@ -277,7 +260,7 @@ class Catalog:
     def tables_for(self, entities: Iterable[Entity]) -> Mapping[Entity, TableFacts]:
         """The tables of many entities, keyed by the entity without its partition."""
         wanted = list(dict.fromkeys(entity.whole_table() for entity in entities))
-        return self._database.glance(lambda connection: self._tables(connection, wanted))
+        return self._database.glance(self._tables, wanted)
 
     def databases(self) -> list[str]:
         """Names of all databases."""
@@ -380,27 +363,11 @@ class Catalog:
         origin = origin.outerjoin(schema.sds, tbls.sd_id == sds.sd_id).outerjoin(
             schema.serdes, sds.serde_id == serdes.serde_id
         )
-        columns: list[ColumnElement[Any]] = [
-            tbls.tbl_id,
-            dbs.db_id,
-            dbs.name,
-            tbls.tbl_name,
-            tbls.tbl_type,
-            tbls.owner,
-            tbls.sd_id,
-            sds.cd_id,
-            sds.serde_id,
-        ]
-        columns += [sds.location, sds.input_format, serdes.slib, sds.num_buckets, sds.is_storedassubdirectories]
-        return (
-            select(*columns)
-            .select_from(origin)
-            .where(
-                dbs.ctlg_name == DEFAULT_CATALOG,
-                dbs.name == bindparam("database"),
-                self._database.dialect.among(tbls.tbl_name, "names"),
-            )
-        )
+        numbers = tbls.tbl_id, dbs.db_id, tbls.sd_id, sds.cd_id, sds.serde_id
+        facts = dbs.name, tbls.tbl_name, tbls.tbl_type, tbls.owner, sds.location, sds.input_format, serdes.slib
+        query = select(*numbers, *facts, sds.num_buckets, sds.is_storedassubdirectories).select_from(origin)
+        named = dbs.name == bindparam("database"), self._database.dialect.among(tbls.tbl_name, "names")
+        return query.where(dbs.ctlg_name == DEFAULT_CATALOG, *named)
 
     def _rows_of_tables(self, connection: Connection, wanted: Iterable[Entity]) -> list[Any]:
         """Rows of `_select_tables`."""
@@ -409,40 +376,22 @@ class Catalog:
         for entity in wanted:
             by_database.setdefault(entity.database, []).append(entity.table)
         for database, names in by_database.items():
-            for batch in self._batches(names):
+            for batch in batches(names, self._database.dialect.at_once):
                 rows += connection.execute(self._table_rows, {"database": database, "names": batch}).all()
         return rows
 
     def _tables(self, connection: Connection, wanted: Iterable[Entity]) -> dict[Entity, TableFacts]:
         rows = self._rows_of_tables(connection, wanted)
-        numbers, storage = [row[0] for row in rows], [row[6] for row in rows if row[6] is not None]
+
+        def numbers(at: int) -> list[int]:
+            return [number for number in dict.fromkeys(row[at] for row in rows) if number is not None]
+
         parameters, database_parameters, keys, buckets, sorts, described, of_serde = self._table_lists.read(
-            connection,
-            numbers,
-            {row[1] for row in rows},
-            numbers,
-            storage,
-            storage,
-            {row[7] for row in rows if row[7] is not None},
-            {row[8] for row in rows if row[8] is not None},
+            connection, *map(numbers, (0, 1, 0, 2, 2, 3, 4))
         )
         found = {}
-        for (
-            tbl_id,
-            db_id,
-            database,
-            name,
-            kind,
-            owner,
-            sd_id,
-            cd_id,
-            serde_id,
-            location,
-            input_format,
-            serde,
-            num_buckets,
-            in_subdirectories,
-        ) in rows:
+        for tbl_id, db_id, sd_id, cd_id, serde_id, *facts in rows:
+            database, name, kind, owner, location, input_format, serde, num_buckets, in_subdirectories = facts
             found[Entity(database, name)] = TableFacts(
                 tbl_id=int(tbl_id),
                 database=database,
@@ -481,9 +430,9 @@ class Catalog:
 
     def _select_partitions(self, *where: ColumnElement[bool]) -> Select[Any]:
         partitions, sds = self._schema.partitions.c, self._schema.sds.c
-        columns: list[ColumnElement[Any]] = [partitions.part_id, partitions.tbl_id, partitions.part_name, sds.cd_id]
-        columns += [sds.location, sds.num_buckets, sds.input_format]
-        return select(*columns).select_from(self._partitions_with_storage).where(*where)
+        own = partitions.part_id, partitions.tbl_id, partitions.part_name
+        query = select(*own, sds.cd_id, sds.location, sds.num_buckets, sds.input_format)
+        return query.select_from(self._partitions_with_storage).where(*where)
 
     @property
     def _partitions_with_storage(self) -> FromClause:
@@ -522,21 +471,24 @@ class Catalog:
         """Conditions that together cover the names: a list per table that has many, pairs for the others."""
         tbl_id, part_name = self._schema.partitions.c.tbl_id, self._schema.partitions.c.part_name
         pairs: list[tuple[int, str]] = []
+        dialect = self._database.dialect
         for table, names in wanted.items():
             if len(names) < _MANY:
                 pairs += [(table, name) for name in names]
                 continue
-            for batch in self._batches(names):
-                yield and_(tbl_id == table, self._among(part_name, batch))
-        dialect = self._database.dialect
+            for batch in batches(names, dialect.at_once):
+                yield and_(tbl_id == table, dialect.among(part_name, batch))
         for batch_of_pairs in batches(pairs, dialect.pairs_at_once):
             yield dialect.paired(tbl_id, part_name, batch_of_pairs)
 
-    def _batches(self, values: Iterable[T]) -> Iterator[list[T]]:
-        return batches(values, self._database.dialect.at_once)
 
-    def _among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-        return self._database.dialect.among(column, values)
+def _of_entities(
+    wanted: Iterable[Entity], tables: Mapping[tuple[str, str], TableFacts], partitions: Mapping[tuple[int, str], T]
+) -> Iterator[tuple[Entity, TableFacts, T | None]]:
+    """Each entity whose table there is, with its table, and what there is of its partition (by `tbl_id` and name)."""
+    for entity in wanted:
+        if (table := tables.get((entity.database, entity.table))) is not None:
+            yield entity, table, partitions.get((table.tbl_id, entity.partition)) if entity.partition else None
 
 
 def _columns(pairs: Iterable[Pair]) -> tuple[CatalogColumn, ...]:

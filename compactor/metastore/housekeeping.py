@@ -7,7 +7,7 @@ count as committed. Source: docs/metastore.md; Hive's AcidHouseKeeperService, Ac
 CompactionHouseKeeperService, and 3.1's Initiator.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,7 +18,7 @@ from compactor.errors import MutexHeldError
 from compactor.metastore.clean.purge import last_sign_of_life, unnoted
 from compactor.metastore.compaction_queue.retention import Retention, expired
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, fetched, maximum, of_entity, told_apart
+from compactor.metastore.db.sql import batches, changed, entity_columns, fetched, maximum, of_entity, told_apart
 from compactor.metastore.model import Entity, duration
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS, settle, snapshots_for
 from compactor.metastore.txn.transactions import abort_transactions
@@ -51,14 +51,7 @@ class Duty(StrEnum):
     HISTORY = "history"
 
 
-MUTEXES = {
-    Duty.TIME_OUTS: "HouseKeeper",
-    Duty.WRITE_SET: "HouseKeeper",
-    Duty.WRITE_ID_MAPPINGS: "HouseKeeper",
-    Duty.EMPTY_TRANSACTIONS: "TxnCleaner",
-    Duty.DUPLICATE_COMPONENTS: "HouseKeeper",
-    Duty.HISTORY: "HouseKeeper",
-}
+MUTEXES = dict.fromkeys(Duty, "HouseKeeper") | {Duty.EMPTY_TRANSACTIONS: "TxnCleaner"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +95,7 @@ class Housekeeping:
         return {duty: replaced if duty in self._schema.generation.initiators_duties else found[duty] for duty in found}
 
     def run(
-        self,
-        duty: Duty,
-        *,
-        timeout_ms: int = 300_000,
-        retention: Retention | None = None,
-        late_ms: int = LATE_MS,
+        self, duty: Duty, *, timeout_ms: int = 300_000, retention: Retention | None = None, late_ms: int = LATE_MS
     ) -> int:
         """
         Do one duty under Hive's mutex for it; returns how many rows were changed, 0 when another process holds the
@@ -124,24 +112,21 @@ class Housekeeping:
         name = self._schema.generation.mutexes.get(duty, MUTEXES[duty])
         try:
             with self._database.mutex(name, wait_seconds=1.0):
-                return self._perform(duty, timeout_ms, retention or Retention(), late_ms)
+                match duty:
+                    case Duty.TIME_OUTS:
+                        return self.time_outs(timeout_ms)
+                    case Duty.WRITE_SET:
+                        return self.purge_write_set()
+                    case Duty.WRITE_ID_MAPPINGS:
+                        return self.purge_write_id_mappings()
+                    case Duty.EMPTY_TRANSACTIONS:
+                        return self.purge_empty_transactions(late_ms)
+                    case Duty.DUPLICATE_COMPONENTS:
+                        return self.remove_duplicate_components()
+                    case Duty.HISTORY:
+                        return self.purge_history(retention or Retention())
         except MutexHeldError:
             return 0
-
-    def _perform(self, duty: Duty, timeout_ms: int, retention: Retention, late_ms: int) -> int:
-        match duty:
-            case Duty.TIME_OUTS:
-                return self.time_outs(timeout_ms)
-            case Duty.WRITE_SET:
-                return self.purge_write_set()
-            case Duty.WRITE_ID_MAPPINGS:
-                return self.purge_write_id_mappings()
-            case Duty.EMPTY_TRANSACTIONS:
-                return self.purge_empty_transactions(late_ms)
-            case Duty.DUPLICATE_COMPONENTS:
-                return self.remove_duplicate_components()
-            case Duty.HISTORY:
-                return self.purge_history(retention)
 
     # Time-outs
 
@@ -154,15 +139,13 @@ class Housekeeping:
         """
         locks = self._schema.hive_locks
         silent = and_(locks.c.hl_txnid == 0, locks.c.hl_last_heartbeat < self._database.now - timeout_ms)
-        ended = self._database.repeatable(lambda connection: connection.execute(delete(locks).where(silent)).rowcount)
+        ended = self._database.repeatable(changed, delete(locks).where(silent))
         txns = self._schema.txns.c
         late = self._silent(timeout_ms, REPLICATION_TIMEOUT_MS)
         numbers = self._database.read(
             lambda connection: connection.scalars(select(txns.txn_id).where(late).order_by(txns.txn_id)).all()
         )
-        for batch in batches(numbers):
-            ended += self._abort_silent(list(batch), late)
-        return ended
+        return ended + sum(self._abort_silent(batch, late) for batch in batches(numbers))
 
     def _abort_silent(self, numbers: list[int], late: ColumnElement[bool]) -> int:
         """Abort those transactions that are still silent: a heartbeat may have come meanwhile."""
@@ -188,8 +171,8 @@ class Housekeeping:
     def purge_write_set(self) -> int:
         """Forget which rows finished transactions changed: no open transaction can conflict with them any more."""
         table = self._schema.write_set
-        return self._purge(
-            lambda connection: connection.execute(delete(table).where(self._old_write_set(connection))).rowcount
+        return self._database.repeatable(
+            lambda connection: changed(connection, delete(table).where(self._old_write_set(connection)))
         )
 
     def _old_write_set(self, connection: Connection) -> ColumnElement[bool]:
@@ -203,15 +186,12 @@ class Housekeeping:
         that it finds for the high watermark. Some tables in a database transaction: in one for all, a server would hold
         the locks of a million rows for more than a minute.
         """
-        finished = self._finished()
-        old = self._database.read(lambda connection: self._old_mappings(connection, finished))
-        return sum(self._forget_mappings([where for where, _ in some]) for some in batches(old, _TABLES_AT_ONCE))
+        table, old = self._schema.txn_to_write_id, self._database.read(self._old_mappings, self._finished())
 
-    def _forget_mappings(self, old: list[ColumnElement[bool]]) -> int:
-        table = self._schema.txn_to_write_id
-        return self._purge(
-            lambda connection: sum(connection.execute(delete(table).where(where)).rowcount for where in old)
-        )
+        def forget(connection: Connection, some: Iterable[tuple[ColumnElement[bool], int]]) -> int:
+            return sum(changed(connection, delete(table).where(where)) for where, _ in some)
+
+        return sum(self._database.repeatable(forget, some) for some in batches(old, _TABLES_AT_ONCE))
 
     def _finished(self) -> int:
         """
@@ -263,13 +243,10 @@ class Housekeeping:
         may be incomplete for them (`purge.note_unnamed`), and while their tasks may still write: the components may have
         been deleted by Hive's Cleaner, which doesn't ask.
         """
-        table, finished = self._schema.txns, self._finished()
-        return self._purge(
-            lambda connection: (
-                connection.execute(
-                    delete(table).where(table.c.txn_id < finished, self._empty(connection, late_ms))
-                ).rowcount
-            )
+        table = self._schema.txns
+        settled = delete(table).where(table.c.txn_id < self._finished())
+        return self._database.repeatable(
+            lambda connection: changed(connection, settled.where(self._empty(connection, late_ms)))
         )
 
     def _empty(self, connection: Connection, late_ms: int = LATE_MS) -> ColumnElement[bool]:
@@ -340,15 +317,14 @@ class Housekeeping:
             for entity, (newest, newest_update) in latest.items():
                 plain = and_(table.c.ctc_update_delete == "N", table.c.ctc_writeid < newest)
                 earlier = or_(plain, table.c.ctc_writeid < newest_update)
-                change = delete(table).where(of_entity(table, "ctc", entity), below, earlier)
-                deleted += connection.execute(change).rowcount
+                deleted += changed(connection, delete(table).where(of_entity(table, "ctc", entity), below, earlier))
             now = self._latest(connection, latest)
             if any(now.get(entity, (0, 0))[at] < latest[entity][at] for entity in latest for at in (0, 1)):
                 raise _ChangedError
             return deleted
 
         try:
-            return self._purge(purge)
+            return self._database.repeatable(purge)
         except _ChangedError:
             return 0  # dropped or renamed meanwhile; the next cycle looks anew
 
@@ -358,18 +334,10 @@ class Housekeeping:
         numbers = self._database.read(
             lambda connection: expired(connection, self._schema, retention, self._database.now_ms(connection))
         )
-        deleted = 0
-        for batch in batches(numbers):
-            deleted += self._delete_history(table.c.cc_id.in_(batch))
-        return deleted
-
-    def _delete_history(self, where: ColumnElement[bool]) -> int:
-        return self._purge(
-            lambda connection: connection.execute(delete(self._schema.completed_compactions).where(where)).rowcount
+        return sum(
+            self._database.repeatable(changed, delete(table).where(table.c.cc_id.in_(batch)))
+            for batch in batches(numbers)
         )
-
-    def _purge(self, change: Callable[[Connection], int]) -> int:
-        return self._database.repeatable(change)
 
     # Finding out
 

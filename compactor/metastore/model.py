@@ -8,7 +8,7 @@ them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from compactor.acid.compaction import CompactionKind
 
@@ -157,18 +157,22 @@ class CatalogPlace(NamedTuple):
 class QueueState(StrEnum):
     """State of a compaction, in the words of SHOW COMPACTIONS; `code` is the letter in CQ_STATE and CC_STATE."""
 
-    INITIATED = "initiated"
-    WORKING = "working"
-    READY_FOR_CLEANING = "ready for cleaning"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    DID_NOT_INITIATE = "did not initiate"
-    REFUSED = "refused"
-    ABORTED = "aborted"
+    code: str
 
-    @property
-    def code(self) -> str:
-        return _STATE_CODES[self]
+    def __new__(cls, value: str, code: str = "") -> Self:  # by its value alone, a state is looked up
+        state = str.__new__(cls, value)
+        state._value_ = value
+        state.code = code
+        return state
+
+    INITIATED = "initiated", "i"
+    WORKING = "working", "w"
+    READY_FOR_CLEANING = "ready for cleaning", "r"
+    SUCCEEDED = "succeeded", "s"
+    FAILED = "failed", "f"
+    DID_NOT_INITIATE = "did not initiate", "a"
+    REFUSED = "refused", "c"
+    ABORTED = "aborted", "x"
 
     @classmethod
     def from_code(cls, code: str) -> "QueueState | None":
@@ -176,17 +180,7 @@ class QueueState(StrEnum):
         return _STATES.get(code)
 
 
-_STATE_CODES = {
-    QueueState.INITIATED: "i",
-    QueueState.WORKING: "w",
-    QueueState.READY_FOR_CLEANING: "r",
-    QueueState.SUCCEEDED: "s",
-    QueueState.FAILED: "f",
-    QueueState.DID_NOT_INITIATE: "a",
-    QueueState.REFUSED: "c",
-    QueueState.ABORTED: "x",
-}
-_STATES = {code: state for state, code in _STATE_CODES.items()}
+_STATES = {state.code: state for state in QueueState}
 
 KIND_CODES = {
     CompactionKind.MAJOR: "a",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from compactor.control.judge import Judge, Situation
+from compactor.control.judge import Judge
 from compactor.control.waits import Surroundings, Wait
 from compactor.coordination import Coordinator, Role, SeenMember
 from compactor.errors import CompactorError
@@ -21,7 +21,7 @@ UNTOLD: Final = "it can't be told what is paused"
 
 
 def _nothing_denied() -> Surroundings:
-    return Surroundings(Judge(Situation(now_ms=0)))
+    return Surroundings(Judge(now_ms=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Daemons:
     @classmethod
     def untold(cls, why: str) -> Self:
         """The control state can't be read: nothing may begin, and nothing is known of the daemons."""
-        return cls(Surroundings(Judge(Situation(now_ms=0, unknown=UNTOLD))), unknown=(why,))
+        return cls(Surroundings(Judge(now_ms=0, unknown=UNTOLD)), unknown=(why,))
 
     @property
     def judge(self) -> Judge:

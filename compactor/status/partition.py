@@ -255,7 +255,7 @@ def look(database: Database, table: TableFacts, readers: ReaderSettings) -> Cata
     txns = transactions.valid_txns()
     write_ids = transactions.valid_write_ids(table.full_name, txns)
     return CatalogMoment(
-        layout=database.schema.version,
+        layout=database.schema.generation.layout,
         txns=txns,
         write_ids=write_ids,
         open={txn.txn_id: txn for txn in transactions.open_transactions()},

@@ -145,7 +145,7 @@ def found_at(fleet, step):
     assert [entry.state for entry in (*queued, *history)] in STATES[step]
     base = [name for name in fleet.names() if name.startswith("base_")]
     assert bool(base) == (step in COMMITTED or step == steps.WORKER_PUBLISHED)
-    return base if step in COMMITTED or fleet.metastore.schema.version != "hive-4" else [], queued or history
+    return base if step in COMMITTED or fleet.metastore.schema.generation.layout != "hive-4" else [], queued or history
 
 
 def passed(running, step):

@@ -46,7 +46,7 @@ class MetastoreLedger:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
-        self.layout = database.schema.version
+        self.layout = database.schema.generation.layout
 
     def open(self) -> int:
         return self._database.write(self._open)

@@ -314,7 +314,7 @@ def _works(database: Database) -> None:
     state.make()
     state.put("members/test", {"a": 1})
     assert WorkTable(database).put(1, 1, Work())
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         transactions = Transactions(database)
         assert transactions.end_empty(transactions.open_compaction("compactor", "here"))
 

@@ -156,7 +156,7 @@ def test_a_transaction_gets_its_number(metastore):
     """The counter of the column needs no right of its own."""
     server, name, user = metastore
     with Database(server.url(name, user)) as database:
-        if database.schema.version == "hive-4":
+        if database.schema.generation.layout == "hive-4":
             transactions = Transactions(database)
             assert transactions.end_empty(transactions.open_compaction("compactor", "here"))
 

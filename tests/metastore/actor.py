@@ -148,7 +148,7 @@ class Hive:
                 "txn_last_heartbeat": now - (age if silent is None else silent),
             }
             row |= {"txn_user": user, "txn_host": host, "txn_type": kind}
-            if schema.version == "hive-4":
+            if schema.generation.layout == "hive-4":
                 floor = connection.scalar(select(func.min(schema.txns.c.txn_id)).where(schema.txns.c.txn_state == "o"))
                 txn_id = connection.execute(insert(schema.txns).values(row)).inserted_primary_key[0]
             else:
@@ -213,7 +213,7 @@ class Hive:
                 )
             connection.execute(delete(components).where(components.c.tc_txnid == txn_id))
             self._end(connection, txn_id)
-            if schema.version == "hive-4":
+            if schema.generation.layout == "hive-4":
                 connection.execute(update(schema.txns).where(schema.txns.c.txn_id == txn_id).values(txn_state="c"))
             else:
                 connection.execute(delete(schema.txns).where(schema.txns.c.txn_id == txn_id))

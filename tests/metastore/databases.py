@@ -168,5 +168,8 @@ def client(database: Database, parties) -> Hive:
 def real_client(database: Database, parties) -> RealHive:
     """Hive's own TxnHandler on a database: 4.0.1's or 3.1.3's."""
     return RealHive(
-        database, parties("4.0.0" if database.schema.version == "hive-4" else "3.1.0", database._url.render_as_string())
+        database,
+        parties(
+            "4.0.0" if database.schema.generation.layout == "hive-4" else "3.1.0", database._url.render_as_string()
+        ),
     )

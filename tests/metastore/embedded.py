@@ -34,7 +34,7 @@ def create_hive_3(path: Path) -> None:
     """An SQLite database with the tables of Hive 3.1, and the rows that Hive's script seeds."""
     found = columns("oracle", "3.1.0")
     names = {name: name for name in found}
-    wanted = {name: set(found[name]) for name in found}
+    wanted = {name: {column: column for column in found[name]} for name in found}
     schema = _build(SQLite(), HIVE_3, "3.1.0", names, wanted)
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:

@@ -28,10 +28,10 @@ def without_an_answer(database, monkeypatch, *, happened):
     """The next change of the database gets no answer, whether it `happened` or not."""
     write = database.write
 
-    def unanswered(change):
+    def unanswered(change, *given, **named):
         monkeypatch.undo()
         if happened:
-            write(change)
+            write(change, *given, **named)
         raise OutcomeUnknownError("no answer")
 
     monkeypatch.setattr(database, "write", unanswered)

@@ -5,7 +5,7 @@ from compactor.metastore.txn.snapshots import COMPACTION
 
 def compacted(database, hive, entity="db.t", *, write_id=1, kind="a", next_txn=None):
     """A compaction that was committed a minute ago, as its worker leaves it; returns its id and transaction."""
-    if database.schema.version != "hive-4":
+    if database.schema.generation.layout != "hive-4":
         return hive.queued(entity, state="r", type=kind, highest_write_id=write_id), None
     txn_id = hive.begin(kind=COMPACTION)
     newest = max(number for (number,) in hive.rows(database.schema.txns, "txn_id"))

@@ -77,7 +77,7 @@ def test_cleaned_aborts_are_forgotten(database, hive):
     swept = proof(database)
     _, last = hive.fail_write("db.t", "p=abc")
     aborts = Aborts(database)
-    assert aborts.forget(aborts.groups(0, -1), swept) == (1 if database.schema.version == "hive-4" else 2)
+    assert aborts.forget(aborts.groups(0, -1), swept) == (1 if database.schema.generation.layout == "hive-4" else 2)
     assert set(hive.rows(database.schema.txn_components, "tc_writeid")) == {(last,)}
     assert Queue(database).history() == []
 
@@ -366,7 +366,7 @@ def test_a_group_that_failed_is_put_off_longer_each_time(database, hive):
     (group,) = aborts.groups(0, -1)
     assert aborts.retry_later([group], "disk gone") == 300_000
     assert aborts.groups(0, -1) == []
-    if database.schema.version != "hive-4":
+    if database.schema.generation.layout != "hive-4":
         return
     assert Cleaning(database).ready_for_cleaning() == []
     assert Queue(database).enqueue(T, CompactionKind.MAJOR).accepted

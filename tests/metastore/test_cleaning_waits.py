@@ -29,7 +29,7 @@ def test_with_nobody_reading_it_is_cleaned(database, hive):
     ready = judged(cleaning, number)
     assert ready.blockers == ()
     assert cleaning.write_ids(ready).high_watermark == 1
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         assert ready.txns.is_valid(txn_id)
 
 

@@ -32,11 +32,13 @@ def test_the_schema_is_recognised_by_its_tables(database):
     Each metastore is taken for the generation it is; on PostgreSQL 3.1 names are lower case, everywhere else upper case.
     """
     schema = database.schema
-    assert schema.version is (LayoutVersion.HIVE_4 if schema.txn_lock_tbl is not None else LayoutVersion.HIVE_3)
-    lower = schema.version != "hive-4" and database.dialect.name == "PostgreSQL"
+    assert schema.generation.layout is (
+        LayoutVersion.HIVE_4 if schema.txn_lock_tbl is not None else LayoutVersion.HIVE_3
+    )
+    lower = schema.generation.layout != "hive-4" and database.dialect.name == "PostgreSQL"
     assert schema.txns.name == ("txns" if lower else "TXNS")
     assert schema.tbls.name == "TBLS"
-    assert ("cq_pool_name" in schema.compaction_queue.c) is (schema.version == "hive-4")
+    assert ("cq_pool_name" in schema.compaction_queue.c) is (schema.generation.layout == "hive-4")
 
 
 @pytest.mark.postgres
@@ -131,7 +133,7 @@ def test_a_metastore_in_a_schema_of_its_own(altered_database, postgres):
     url = address.written(PostgreSQL, f"{USER}@", rest.rpartition("@")[2].partition("/")[0], name, options)
     with Database(url) as database:
         assert not dropped
-        assert database.schema.version == "hive-4"
+        assert database.schema.generation.layout == "hive-4"
 
 
 @pytest.mark.postgres

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event, select
 
 from compactor.acid.compaction import CompactionKind
-from compactor.control.judge import Judge, Situation
+from compactor.control.judge import Judge
 from compactor.control.records import Holds, Pause
 from compactor.control.scope import Scope, ScopeFilter
 from compactor.control.spending import SpendingBudget
@@ -22,7 +22,7 @@ MAJOR = CompactionKind.MAJOR
 
 def judge(*paused, budgets=()):
     pauses = tuple(Pause(Scope.parse(scope), "x", "ann", 0) for scope in paused)
-    return Judge(Situation(now_ms=1, holds=Holds(pauses), budgets=tuple(budgets)))
+    return Judge(now_ms=1, holds=Holds(pauses), budgets=tuple(budgets))
 
 
 def enqueue(queue, *entities, pool=None):

@@ -203,11 +203,11 @@ def test_mappings_of_many_tables_go_some_at_a_time(database, hive, monkeypatch):
     hive.commit(early)
     housekeeping, purge, purges = Housekeeping(database), database.repeatable, []
 
-    def once(change):
+    def once(change, *given):
         purges.append(change)
         if len(purges) == 2:
             raise UnreachableError("the server is away")
-        return purge(change)
+        return purge(change, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(database, "repeatable", once)

@@ -40,7 +40,7 @@ def test_a_lock_is_a_granted_shared_read(database, hive):
 def test_readers_and_writers_do_not_block(database, hive, kind):
     """Only an exclusive lock is in the way of a shared one."""
     hive.lock(
-        "db.t", "p=1", kind="w" if kind == "x" and database.schema.version != "hive-4" else kind
+        "db.t", "p=1", kind="w" if kind == "x" and database.schema.generation.layout != "hive-4" else kind
     )  # 3.1 has no exclusive writers
     assert Locks(database).acquire_shared(P, 0, "ann", "edge")
 

@@ -39,7 +39,7 @@ def test_a_mutex_keeps_a_value_on_hive_4(database):
         assert mutex.value == 0
         mutex.keep(42)
     with database.mutex("Initiator") as mutex:
-        assert mutex.value == (42 if database.schema.version == "hive-4" or database.embedded else 0)
+        assert mutex.value == (42 if database.schema.generation.layout == "hive-4" or database.embedded else 0)
     aux = database.schema.aux_table
     assert database.read(lambda connection: len(connection.execute(select(aux.c.mt_key1)).all())) == 1
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event, func, insert, select, text, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.control.judge import Judge, Situation
+from compactor.control.judge import Judge
 from compactor.control.records import Holds, Pause
 from compactor.control.scope import Scope
 from compactor.coordination.sql.table import StateTable
@@ -126,7 +126,7 @@ def test_characters_that_a_column_cannot_hold(shared_database, hive):
     queue.enqueue(LOWER, CompactionKind.MAJOR)
     queue.mark_failed(queue.claim("w", "1"), "file:/w/zażółć/→ is gone … été")
     (failed,) = queue.history()
-    if shared_database.schema.version == "hive-4":
+    if shared_database.schema.generation.layout == "hive-4":
         assert failed.error_message == "file:/w/za?ó??/? is gone … été"
     line = message_of(lambda: queue.enqueue(Entity("db", "t", "p=zażółć"), CompactionKind.MAJOR), CompactorError)
     assert "Incorrect string value" in line
@@ -139,10 +139,10 @@ def test_a_pool_that_a_column_cannot_hold_is_no_others_trouble(shared_database, 
     queue, other = Queue(shared_database), Entity("db", "t", "p=b")
     requests = [Request(LOWER, CompactionKind.MAJOR, pool="池", run_as="żaneta"), Request(other, CompactionKind.MAJOR)]
     assert [answer.accepted for answer in queue.enqueue_all(requests)] == [True, True]
-    if shared_database.schema.version == "hive-4":
+    if shared_database.schema.generation.layout == "hive-4":
         assert [entry.pool for entry in queue.entries()] == ["?", None]
         assert queue.claim("w", "1", "池").entity == LOWER
-    assert queue.claim("w", "1").entity == (other if shared_database.schema.version == "hive-4" else LOWER)
+    assert queue.claim("w", "1").entity == (other if shared_database.schema.generation.layout == "hive-4" else LOWER)
 
 
 def test_pools_that_differ_by_case_are_one(database_4):
@@ -152,9 +152,9 @@ def test_pools_that_differ_by_case_are_one(database_4):
     queue.enqueue(Entity("db", "u"), CompactionKind.MAJOR, pool="etl")
     for held in ("etl", "ETL"):
         holds = Holds((Pause(Scope.parse(f"pool:{held}"), "x", "ann", 0),))
-        gate = Judge(Situation(now_ms=1, holds=holds)).gate()
+        gate = Judge(now_ms=1, holds=holds).gate()
         assert [queue.claim("w", "1", pool, gate=gate) for pool in ("etl", "ETL")] == [None, None]
-    free = Judge(Situation(now_ms=1, holds=Holds(()))).gate()
+    free = Judge(now_ms=1, holds=Holds(())).gate()
     assert [queue.claim("w", "1", "Etl", gate=free).id for _ in range(2)] == [1, 2]
 
 

@@ -209,4 +209,4 @@ def test_commits_that_may_be_another_partitions_stay(database, hive):
             Queue(database).entry(compacted(database, hive, f"db.t/{name}", write_id=99)[0])
         )
     left = {name for (name,) in hive.rows(database.schema.completed_txn_components, "ctc_partition")}
-    assert left == ({"p=a%253Ab"} if database.schema.version == "hive-4" else {"p=abc", "p=ü"})
+    assert left == ({"p=a%253Ab"} if database.schema.generation.layout == "hive-4" else {"p=abc", "p=ü"})

@@ -35,7 +35,7 @@ def test_what_a_compaction_covers_is_stored_with_its_component(database, hive):
         "tc_operation_type",
         "tc_writeid",
     )
-    assert components == ([(txn_id, "db", "t", "p=1", "c", 6)] if database.schema.version == "hive-4" else [])
+    assert components == ([(txn_id, "db", "t", "p=1", "c", 6)] if database.schema.generation.layout == "hive-4" else [])
 
 
 def test_a_compaction_registers_what_it_reads_where_others_do(database_4, hive_4):
@@ -64,7 +64,7 @@ def test_a_finished_compaction_is_handed_to_the_cleaner(database, hive):
     locks gone, nothing in the completed.
     """
     entry, txn_id = working(database)
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         hive.lock(txn_id=txn_id)
         later = hive.begin()
     Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
@@ -76,7 +76,7 @@ def test_a_finished_compaction_is_handed_to_the_cleaner(database, hive):
         5,
     )
     assert hive.rows(database.schema.completed_txn_components, "ctc_txnid") == []
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         assert found.next_txn_id == later
         assert found.commit_ms is not None
         assert Transactions(database).state(txn_id) is TxnState.COMMITTED
@@ -112,7 +112,7 @@ def test_whoever_lost_the_entry_commits_nothing(database, hive, loss):
             hive.change(delete(queue))
     with pytest.raises(OwnershipLostError):
         Queue(database).mark_compacted_and_commit(entry, entry.worker_id, txn_id)
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         assert Transactions(database).state(txn_id) is TxnState.OPEN
     assert all(found.state is not QueueState.READY_FOR_CLEANING for found in Queue(database).entries())
 
@@ -206,9 +206,9 @@ def test_a_commit_is_known_by_what_it_wrote_however_the_entry_ended(database_4, 
     entry, txn_id = working(database_4)
     queue, write, txns = Queue(database_4), database_4.write, database_4.schema.txns
 
-    def unanswered(change):
+    def unanswered(change, *given, **named):
         monkeypatch.undo()
-        write(change)
+        write(change, *given, **named)
         getattr(queue, end)(queue.entry(entry.id), "no_cleanup")
         write(lambda connection: connection.execute(txns.delete().where(txns.c.txn_id == txn_id)))
         raise OutcomeUnknownError("no answer")
@@ -264,12 +264,12 @@ def test_a_commit_that_is_under_way_still_is_known_when_it_arrives(shared_databa
     queue, write = Queue(shared_database), shared_database.write
     sent = []
 
-    def unanswered(change):
+    def unanswered(change, *given, **named):
         sent.append(change)
         if len(sent) == 1:
             raise OutcomeUnknownError("no answer")
-        write(sent[0])
-        return write(change)
+        write(sent[0], *given, **named)
+        return write(change, *given, **named)
 
     monkeypatch.setattr(shared_database, "write", unanswered)
     queue.mark_compacted_and_commit(entry, entry.worker_id, txn_id)
@@ -283,10 +283,10 @@ def test_a_commit_without_an_answer_is_sent_once_more_at_most(database, monkeypa
     entry, txn_id = working(database)
     queue, write, left = Queue(database), database.write, list(answers)
 
-    def unanswered(change):
+    def unanswered(change, *given, **named):
         happens = left.pop(0)
         if happens is not False:
-            write(change)
+            write(change, *given, **named)
         if happens is not None:
             raise OutcomeUnknownError("no answer")
 
@@ -306,7 +306,7 @@ def test_a_commit_without_an_answer_may_have_lost_its_entry_on_hive_3(database_3
     entry, txn_id = working(database_3)
     queue, table = Queue(database_3), database_3.schema.compaction_queue
 
-    def unanswered(_):
+    def unanswered(*_, **__):
         monkeypatch.undo()
         match loss:
             case "revoked":
@@ -329,10 +329,10 @@ def test_a_lost_answer_that_cannot_be_looked_up_stays_unknown(database, monkeypa
     """Nobody is told that nothing happened when the tables can't be read after that."""
     entry, txn_id = working(database)
 
-    def unanswered(_):
+    def unanswered(*_, **__):
         raise OutcomeUnknownError("no answer")
 
-    def away(_):
+    def away(*_, **__):
         raise error("away")
 
     monkeypatch.setattr(database, "write", unanswered)

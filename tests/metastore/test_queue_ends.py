@@ -41,7 +41,7 @@ def test_hive_3_is_told_of_a_failure(database, hive, end):
         hive.rows(database.schema.completed_compactions, "cc_state", "cc_meta_info"),
     )
     assert (found.state.value, found.error_message[:15]) == (end, "sorted-table: é")
-    hive_4 = database.schema.version == "hive-4"
+    hive_4 = database.schema.generation.layout == "hive-4"
     assert (code, told is None) == (QueueState(end).code if hive_4 else "f", hive_4)
     assert hive_4 or len(told) == 2048
     assert queue.history(QueueState(end)) == [found]
@@ -65,7 +65,7 @@ def test_nothing_to_compact_is_no_failure(database):
     queue, entry = Queue(database), claimed(database)
     queue.mark_unneeded(entry, "one delta")
     (found,) = queue.history()
-    ended = QueueState.REFUSED if database.schema.version == "hive-4" else QueueState.SUCCEEDED
+    ended = QueueState.REFUSED if database.schema.generation.layout == "hive-4" else QueueState.SUCCEEDED
     assert (found.state, found.error_message) == (ended, "one delta")
 
 

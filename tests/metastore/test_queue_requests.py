@@ -40,9 +40,9 @@ def test_a_request_is_stored_as_hive_stores_it(database, hive):
         "cq_worker_id",
         "cq_highest_write_id",
     )
-    properties = "1:1:a2:bc" if database.schema.version == "hive-4" else "2:1:a2:bc17:compactor.urgency1:4"
+    properties = "1:1:a2:bc" if database.schema.generation.layout == "hive-4" else "2:1:a2:bc17:compactor.urgency1:4"
     assert hive.rows(queue, *shared) == [(answer.id, "db", "t", "p=A b", "i", "a", properties, None, None)]
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         ((enqueued, *rest),) = hive.rows(
             queue,
             "cq_enqueue_time",
@@ -113,9 +113,9 @@ def test_what_is_ready_for_cleaning_at_the_same_write_id_is_not_queued_again_on_
     _, write_id = hive.write()
     hive.queued(state="r", highest_write_id=write_id)
     queue = Queue(database)
-    assert queue.enqueue(T, MAJOR).accepted is (database.schema.version != "hive-4")
+    assert queue.enqueue(T, MAJOR).accepted is (database.schema.generation.layout != "hive-4")
     hive.write()
-    if database.schema.version == "hive-4":
+    if database.schema.generation.layout == "hive-4":
         assert queue.enqueue(T, MAJOR).accepted
 
 
@@ -148,7 +148,7 @@ def test_a_preview_tells_what_would_be_refused(database, hive):
     assert queue.entries() == before
     answers = queue.enqueue_all(requests)
     assert told == {request.entity: one for request, one in zip(requests, answers, strict=True) if not one.accepted}
-    assert len(told) == (2 if database.schema.version == "hive-4" else 1)
+    assert len(told) == (2 if database.schema.generation.layout == "hive-4" else 1)
     with pytest.raises(UsageError, match="2048"):
         queue.preview([Request(T, MAJOR, properties={"a": "x" * 2048})])
 
@@ -196,5 +196,7 @@ def test_who_queued_is_told(database, hive):
     for number, (name, age) in enumerate((("a-1", 10), ("a-1", 900), ("b-2", 90_000), (None, 10), ("c-3", 20))):
         values = {"initiator_id": name, "enqueue_time": now - age * 1000}
         (hive.queued if number % 2 else hive.finished)(f"db.t{number}", **values)
-    expected = {"a-1": (2, now - 10_000), "c-3": (1, now - 20_000)} if database.schema.version == "hive-4" else None
+    expected = (
+        {"a-1": (2, now - 10_000), "c-3": (1, now - 20_000)} if database.schema.generation.layout == "hive-4" else None
+    )
     assert queue.initiators(1_000_000) == expected

@@ -250,7 +250,7 @@ def test_an_abort_that_comes_too_late_changes_nothing(database, hive):
     """Aborting a committed transaction reports what it is and leaves it."""
     txn_id = hive.begin()
     hive.commit(txn_id)
-    expected = TxnState.COMMITTED if database.schema.version == "hive-4" else TxnState.ABSENT
+    expected = TxnState.COMMITTED if database.schema.generation.layout == "hive-4" else TxnState.ABSENT
     assert Transactions(database).abort(txn_id, "late") is expected
     assert Transactions(database).valid_txns().is_valid(txn_id)
 

@@ -41,7 +41,9 @@ def test_snapshots_equal_those_of_the_metastore_package(database, built, tmp_pat
         name = next(names)
         history = History(built, kind, life, name=name)
         history.run()
-        twin = History(Warehouse(tmp_path / name, MemoryLedger(database.schema.version)), kind, life, name=name)
+        twin = History(
+            Warehouse(tmp_path / name, MemoryLedger(database.schema.generation.layout)), kind, life, name=name
+        )
         twin.run()
         txns = transactions.valid_txns()
         reader = transactions.valid_write_ids(f"h.{name}", txns)
@@ -52,7 +54,7 @@ def test_snapshots_equal_those_of_the_metastore_package(database, built, tmp_pat
         )
         compactors = built.compactor_snapshot(history.table).write_ids
         assert str(transactions.compactor_write_ids(f"h.{name}", txns)) == compactors
-        if database.schema.version is LayoutVersion.HIVE_4:
+        if database.schema.generation.layout is LayoutVersion.HIVE_4:
             assert snapshot.txns == str(txns)
         history.read()
         return history
@@ -123,7 +125,7 @@ def test_commit_and_abort_leave_the_rows_hive_leaves(database, built):
         ).all() == [(3, "i"), (4, "i")]
         assert connection.execute(select(locks.c.hl_txnid, locks.c.hl_lock_type)).all() == [(held.id, "r")]
         states = dict(connection.execute(select(txns.c.txn_id, txns.c.txn_state).where(txns.c.txn_id > 0)).all())
-        assert states == ({1: "c", 2: "c"} if database.schema.version is LayoutVersion.HIVE_4 else {}) | {
+        assert states == ({1: "c", 2: "c"} if database.schema.generation.layout is LayoutVersion.HIVE_4 else {}) | {
             lost.id: "a",
             held.id: "o",
         }

@@ -18,7 +18,7 @@ def shared_database(request, tmp_path):
     """Both generations of Hive, with an entry that is ready for cleaning."""
     with metastore(request.param, request, tmp_path) as found:
         row = {"cq_id": 1, "cq_database": "db", "cq_table": "t", "cq_state": "r", "cq_type": "a"}
-        row |= {"cq_retry_retention": 0} if found.schema.version == "hive-4" else {}
+        row |= {"cq_retry_retention": 0} if found.schema.generation.layout == "hive-4" else {}
         with found.transaction() as connection:
             connection.execute(insert(found.schema.compaction_queue), row)
         yield found

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from compactor.acid.compaction import CompactionKind
 from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
-from compactor.metastore.compaction_queue.work import SHARE_STEP, StoredWork, Work, WorkTable, _loaded
-from compactor.metastore.db.own_tables import WORK
+from compactor.metastore.compaction_queue.work import SHARE_STEP, StoredWork, Work, WorkTable
+from compactor.metastore.db.own_tables import WORK, loaded
 from compactor.metastore.model import Entity
 from tests.metastore.entries import working
 
@@ -91,7 +91,7 @@ def test_each_field_is_read_as_it_was_written():
     examples = {str: "text", int: 2, float: 0.5}
     types = {name: get_args(kind)[0] for name, kind in get_type_hints(Work).items()}
     full = Work(**{name: examples[kind] for name, kind in types.items()})
-    assert Work.of(_loaded(json.dumps(full.record()))) == full
+    assert Work.of(loaded(json.dumps(full.record()))) == full
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_each_field_is_read_as_it_was_written():
 )
 def test_rubbish_is_nothing_that_is_known(text):
     """One row keeps no other from being shown."""
-    assert Work.of(_loaded(text)) == Work()
+    assert Work.of(loaded(text)) == Work()
 
 
 @given(

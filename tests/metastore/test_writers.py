@@ -92,7 +92,7 @@ def test_a_lock_for_writing_counts(database_4, hive_4, kind):
 
 def test_tables_that_somebody_may_be_writing(database, hive):
     """By a write id of an open transaction, or a lock to write; what has ended, and readers, don't count."""
-    writing = "exw" if database.schema.version == "hive-4" else "ew"  # 3.1 knows no exclusive write
+    writing = "exw" if database.schema.generation.layout == "hive-4" else "ew"  # 3.1 knows no exclusive write
     for kind in f"{writing}r":
         hive.lock(f"db.locked_{kind}", kind=kind)
     hive.lock("db.", kind="w")

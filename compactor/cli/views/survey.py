@@ -72,7 +72,7 @@ class Survey:
         self._moments = {name: look(database, table, session.settings.readers) for name, table in tables.items()}
         self._candidates = candidates(database)
         self._failing = failing(database, session.settings)
-        self._skips = why_ineligible(session.places, among, database.schema.version)
+        self._skips = why_ineligible(session.places, among, database.schema.generation.layout)
         self._defaults = thresholds_from(session.settings.initiator.thresholds)
         done = 0
         self._listed: list[tuple[AcidState, AcidState] | str] = []

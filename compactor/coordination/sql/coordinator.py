@@ -8,11 +8,10 @@ control state are in the compactor's own table; the database clock measures the 
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from compactor.coordination.base import Changed, Coordinator, elapsed
-from compactor.coordination.model import Activity, Connection, Member, Role, SeenMember, Term, Value
+from compactor.coordination.model import Connection, Member, Role, SeenMember, Term, Value
 from compactor.coordination.sql.table import StateTable
 from compactor.durations import DAY_MS
 from compactor.errors import CompactorError
@@ -39,14 +38,11 @@ class DatabaseCoordinator(Coordinator):
     by = "database"
 
     def __init__(self, database: Database, heartbeat_seconds: float) -> None:
+        super().__init__()
         self._database = database
         self._table = StateTable(database)
         self._seconds = heartbeat_seconds
-        self._lock = threading.Lock()
-        self._me: Member | None = None
         self._acted: dict[Role, float] = {}
-        self._watched: dict[str, list[Changed]] = {}
-        self._versions: dict[str, int] = {}
         self._troubled = ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -103,11 +99,6 @@ class DatabaseCoordinator(Coordinator):
 
     # Members
 
-    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
-        with self._lock:
-            if self._me is not None:
-                self._me = self._me.now_doing(doing, extra)
-
     def members(self) -> list[SeenMember]:
         now, rows = self._table.below(MEMBERS)
         seen, latest = [], dict[Role, tuple[float, str]]()
@@ -134,7 +125,10 @@ class DatabaseCoordinator(Coordinator):
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             self._beat()
-            self._look_at_watched()
+            try:
+                self._call_watchers(self._read_versions)
+            except CompactorError as error:
+                _log.debug("control_state.not_read", error=str(error))
 
     def _beat(self) -> None:
         with self._lock:
@@ -167,25 +161,9 @@ class DatabaseCoordinator(Coordinator):
         self._table.make()
         return self._table.compare_and_set(f"{CONTROL}/{key}", data, version)
 
-    def watch(self, key: str, changed: Changed) -> None:
-        with self._lock:
-            self._watched.setdefault(f"{CONTROL}/{key}", []).append(changed)
-
-    def _look_at_watched(self) -> None:
-        with self._lock:
-            watched = {key: list(callbacks) for key, callbacks in self._watched.items()}
-        if not watched:
-            return
-        try:
-            versions = self._table.versions(list(watched))
-        except CompactorError as error:
-            _log.debug("control_state.not_read", error=str(error))
-            return
-        before, self._versions = self._versions, versions
-        for key, callbacks in watched.items():
-            if versions.get(key) != before.get(key):
-                for changed in callbacks:
-                    changed()
+    def _read_versions(self, keys: Iterable[str]) -> Mapping[str, int | None]:
+        versions = self._table.versions([f"{CONTROL}/{key}" for key in keys])
+        return {key.removeprefix(f"{CONTROL}/"): version for key, version in versions.items()}
 
 
 def _number(value: object, otherwise: float) -> float:

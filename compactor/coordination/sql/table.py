@@ -15,55 +15,40 @@ from sqlalchemy.exc import IntegrityError
 
 from compactor.coordination.model import ConflictError, Value
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.own_tables import STATE, OwnTable
+from compactor.metastore.db.own_tables import STATE, OwnTable, loaded
+from compactor.metastore.db.sql import changed
 
 
-class StateTable:
+class StateTable(OwnTable):
     """COMPACTOR_STATE of one metastore database."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._own = OwnTable(database, STATE)
-
-    def make(self) -> None:
-        """
-        Create the table unless it exists.
-
-        Raises:
-            CompactorError: the table can't be created, and why.
-        """
-        self._own.make()
+        super().__init__(database, STATE)
 
     def read(self, key: str) -> Value | None:
-        if not self._own.exists():
+        if not self.exists():
             return None  # without the table no value was ever stored
-        row = self._database.glance(
-            lambda connection: connection.execute(
-                select(STATE.c.value, STATE.c.version).where(STATE.c.key == key)
-            ).first()
-        )
-        return None if row is None else Value(_loaded(row[0]), int(row[1]))
+        query = select(STATE.c.value, STATE.c.version).where(STATE.c.key == key)
+        row = self._database.glance(lambda connection: connection.execute(query).first())
+        return None if row is None else Value(loaded(row[0]), int(row[1]))
 
     def versions(self, keys: list[str]) -> dict[str, int]:
         """The versions of the given keys; keys never written are left out."""
-        self._own.require()
-        found = self._database.glance(
-            lambda connection: connection.execute(
-                select(STATE.c.key, STATE.c.version).where(STATE.c.key.in_(keys))
-            ).all()
-        )
+        self.require()
+        query = select(STATE.c.key, STATE.c.version).where(STATE.c.key.in_(keys))
+        found = self._database.glance(lambda connection: connection.execute(query).all())
         return {str(key): int(version) for key, version in found}
 
     def below(self, prefix: str) -> tuple[int, list[tuple[str, Mapping[str, Any], int]]]:
         """The database clock, and (key, value, time of its last write) of all keys below `prefix/`; times in ms."""
-        if not self._own.exists():
+        if not self.exists():
             return self._database.read(self._database.now_ms), []  # no daemon has run yet
         start, end = f"{prefix}/", f"{prefix}0"  # "0" is the character after "/"
 
         def look(connection: Connection) -> tuple[int, list[tuple[str, Mapping[str, Any], int]]]:
             query = select(STATE.c.key, STATE.c.value, STATE.c.updated).where(STATE.c.key >= start, STATE.c.key < end)
             rows = [
-                (str(key), _loaded(value), int(updated))
+                (str(key), loaded(value), int(updated))
                 for key, value, updated in connection.execute(query)
                 if str(key).startswith(start)
             ]
@@ -73,7 +58,7 @@ class StateTable:
 
     def compare_and_set(self, key: str, data: Mapping[str, Any], version: int | None) -> Value:
         """Write a key if its version is still this one, as `Coordinator.write`; ConflictError, OutcomeUnknownError."""
-        self._own.require()
+        self.require()
         following = (version or 0) + 1
         values = {"value": json.dumps(data), "version": following, "updated": self._database.now}
 
@@ -81,9 +66,8 @@ class StateTable:
             if version is None:
                 connection.execute(insert(STATE).values(key=key, **values))
                 return 1
-            return connection.execute(
-                update(STATE).where(STATE.c.key == key, STATE.c.version == version).values(values)
-            ).rowcount
+            mine = update(STATE).where(STATE.c.key == key, STATE.c.version == version)
+            return changed(connection, mine.values(values))
 
         try:
             if self._database.write(change) == 1:
@@ -94,37 +78,23 @@ class StateTable:
 
     def put(self, key: str, data: Mapping[str, Any]) -> None:
         """Write a key that only this process writes, without regard to its version."""
-        self._own.require()
+        self.require()
         values = {"value": json.dumps(data), "updated": self._database.now}
 
         def change(connection: Connection) -> None:
-            if (
-                connection.execute(
-                    update(STATE).where(STATE.c.key == key).values({**values, "version": STATE.c.version + 1})
-                ).rowcount
-                == 0
-            ):
+            again = update(STATE).where(STATE.c.key == key).values({**values, "version": STATE.c.version + 1})
+            if changed(connection, again) == 0:
                 connection.execute(insert(STATE).values(key=key, version=1, **values))
 
         self._database.repeatable(change)
 
     def remove(self, key: str) -> None:
-        self._own.require()
-        self._database.repeatable(
-            lambda connection: connection.execute(delete(STATE).where(STATE.c.key == key)).rowcount
-        )
+        self.require()
+        self._database.repeatable(changed, delete(STATE).where(STATE.c.key == key))
 
     def remove_silent(self, prefix: str, age_ms: int) -> None:
         """Remove keys below `prefix/` whose last write is more than `age_ms` ago."""
         old = delete(STATE).where(
             STATE.c.key >= f"{prefix}/", STATE.c.key < f"{prefix}0", STATE.c.updated < self._database.now - age_ms
         )
-        self._database.repeatable(lambda connection: connection.execute(old).rowcount)
-
-
-def _loaded(text: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        self._database.repeatable(changed, old)

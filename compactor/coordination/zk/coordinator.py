@@ -11,18 +11,17 @@ that the server can't have given it to another daemon.
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from kazoo.exceptions import AuthFailedError, NoAuthError, SessionClosedRequireSaslError
 
 from compactor.coordination.base import NOTHING_NEW, Changed, Coordinator, elapsed
-from compactor.coordination.model import Activity, Connection, Member, Role, SeenMember, Term, Value
+from compactor.coordination.model import Connection, Member, Role, SeenMember, Term, Value
 from compactor.coordination.zk.connection import Link
 from compactor.coordination.zk.election import LEADERS, stand
-from compactor.coordination.zk.members import MEMBERS, Registry
+from compactor.coordination.zk.members import MEMBERS, announce, members
 from compactor.coordination.zk.nodes import NO_ANSWER, ONLY_SASL, Nodes
-from compactor.coordination.zk.values import CONTROL, Values
+from compactor.coordination.zk.values import CONTROL, read, versions, write
 from compactor.errors import CompactorError, OwnershipLostError, SettingsError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import ZooKeeper
@@ -49,6 +48,7 @@ class ZooKeeperCoordinator(Coordinator):
     by = "zookeeper"
 
     def __init__(self, settings: ZooKeeper, heartbeat_seconds: float) -> None:
+        super().__init__()
         self._settings = settings
         self._root = settings.root
         self._seconds = heartbeat_seconds
@@ -56,13 +56,11 @@ class ZooKeeperCoordinator(Coordinator):
         self._link = Link(settings, self._on_state)
         self._client = self._link.client
         self._nodes = Nodes(self._link, settings, self._wake.set)
-        self._registry = Registry(self._nodes, heartbeat_seconds)
-        self._values = Values(self._nodes)
-        self._lock = threading.RLock()
+        self._announced: tuple[float, Member | None] = (0.0, None)
+        """When this daemon's record was written last, and what."""
         self._state = Connection.LOST
         self._heard: float | None = None
         """When the latest answered request was sent."""
-        self._me: Member | None = None
         self._roles: set[Role] = set()
         self._terms: dict[Role, int] = {}
         self._stepping_back: set[Role] = set()
@@ -238,13 +236,16 @@ class ZooKeeperCoordinator(Coordinator):
                 nodes.answer(self._client.ensure_path_async(nodes.path(path)))
             with self._lock:
                 self._terms.clear()
-            self._registry.begin()
+            self._announced = (0.0, None)  # the record went away with the old session
             self._session = session
         terms = {role: epoch for role in Role if (epoch := self._stand(role)) is not None}
         with self._lock:
             me = self._me
         assert me is not None
-        self._registry.announce(me)
+        began = elapsed()
+        if me != self._announced[1] or began - self._announced[0] >= self._seconds:
+            announce(nodes, me, self._seconds)
+            self._announced = (began, me)
         with self._lock:
             if self._client.client_id == session and self._state is Connection.CONNECTED and not self._closing:
                 self._terms = {
@@ -253,7 +254,7 @@ class ZooKeeperCoordinator(Coordinator):
                     if role in self._roles and role not in self._stepping_back
                 }
                 self._heard = asked
-        self._values.look()
+        self._call_watchers(lambda keys: versions(nodes, keys))
 
     def _stand(self, role: Role) -> int | None:
         """Be a candidate for a role, or withdraw; the epoch if this daemon is first in line, else None."""
@@ -271,30 +272,25 @@ class ZooKeeperCoordinator(Coordinator):
 
     # Members
 
-    def report(self, doing: Iterable[Activity], extra: Mapping[str, Any] = MappingProxyType({})) -> None:
-        with self._lock:
-            if self._me is not None:
-                self._me = self._me.now_doing(doing, extra)
-
     def members(self) -> list[SeenMember]:
         with self._nodes.answering():
-            return self._registry.members()
+            return members(self._nodes)
 
     def present(self) -> frozenset[str] | None:
         try:
             with self._nodes.answering():
-                return self._registry.present()
+                return frozenset(self._nodes.children(MEMBERS))
         except CompactorError:
             return None
 
     # Control state
 
     def read(self, key: str) -> Value | None:
-        return self._values.read(key)
+        return read(self._nodes, key)
 
     def write(self, key: str, data: Mapping[str, Any], version: int | None) -> Value:
-        return self._values.write(key, data, version)
+        return write(self._nodes, key, data, version)
 
     def watch(self, key: str, changed: Changed) -> None:
-        self._values.watch(key, changed)
+        super().watch(key, changed)
         self._wake.set()

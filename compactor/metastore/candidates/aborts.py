@@ -7,9 +7,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, or_
 
 from compactor.metastore.candidates.commits import Asked
+from compactor.metastore.clean.purge import of_aborted
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import batches, entity_columns, fetched, told_apart
 from compactor.metastore.model import Candidate, Entity
@@ -52,11 +53,7 @@ class AbortedIn(NamedTuple):
 
 
 def tables_in_question(
-    connection: Connection,
-    database: Database,
-    bounds: Bounds,
-    sizes: Mapping[Entity, int],
-    always: Asked,
+    connection: Connection, database: Database, bounds: Bounds, sizes: Mapping[Entity, int], always: Asked
 ) -> AbstractSet[Entity] | None:
     """
     The only tables in which aborts may matter; None: all, where that is cheaper to read than to tell apart.
@@ -162,10 +159,5 @@ def _often_aborted(connection: Connection, database: Database, least_count: int,
 
 def _of_aborted(database: Database, *columns: ColumnElement[Any]) -> Select[Any]:
     """Columns of the components of aborted transactions: few of all transactions are, but most that have components."""
-    components, txns = database.schema.txn_components, database.schema.txns
-    query = (
-        select(*columns)
-        .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
-        .where(txns.c.txn_state == "a", components.c.tc_operation_type != "c")
-    )
+    query = of_aborted(database.schema, *columns).where(database.schema.txn_components.c.tc_operation_type != "c")
     return database.dialect.in_this_order(query)

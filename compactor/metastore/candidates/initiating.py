@@ -3,21 +3,25 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
+from compactor.acid.compaction import CompactionKind
 from compactor.durations import DAY_MS
 from compactor.metastore.candidates.aborts import AbortedIn, Bounds, add_aborted, read_aborted, tables_in_question
 from compactor.metastore.candidates.commits import Asked, CommittedWrites
 from compactor.metastore.candidates.failures import read_failing, read_unlucky
 from compactor.metastore.candidates.look import CandidatePart, Look
-from compactor.metastore.candidates.queued import read_active, read_ready
 from compactor.metastore.candidates.stored_names import as_stored, catalogued
 from compactor.metastore.candidates.unnamed import HandedOut, ended, read_handed_out, read_unnamed
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import maximum
-from compactor.metastore.model import Candidate, Entity, QueueState
+from compactor.metastore.db.sql import batches, entity_columns, fetched, maximum, told_apart
+from compactor.metastore.model import KIND_CODES, Candidate, Entity, QueueState
 from compactor.metastore.txn.snapshots import snapshots_for
+
+_OF_WHAT_IS_GONE = tuple(KIND_CODES[kind] for kind in (CompactionKind.ABORT_CLEANUP, CompactionKind.DEFERRED_CLEANUP))
+"""Kinds of entries that say nothing of what a table of that name holds now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,7 @@ class Initiating:
         Start of the last completed cycle, of any daemon or Hive, where Hive 4 stores it; None when it isn't known.
         """
         aux = self._schema.aux_table.c
-        return (
-            self._database.read(lambda connection: maximum(connection, aux.mt_key2, aux.mt_key1 == "Initiator")) or None
-        )
+        return self._database.read(maximum, aux.mt_key2, aux.mt_key1 == "Initiator") or None
 
     def look(
         self,
@@ -124,7 +126,7 @@ class Initiating:
         reached = self._snapshots.min_open_or_next(connection)
         # before the commits are read, so that the commit of every ended write can be seen
         handed_out = read_handed_out(connection, self._database, before)
-        active = read_active(connection, schema)
+        active = _read_active(connection, self._database)
         waiting = frozenset[Entity]() if first is None else active.keys() & also
         always: dict[Entity, set[str | None]] = {}
         _ask(always, (entity for entity in also if entity not in waiting))
@@ -139,18 +141,14 @@ class Initiating:
             sizes = {table: len(partitions) for table, partitions in asked.items()}
         newest = ended(handed_out, before) if before is not None else {}
         among = tables_in_question(connection, self._database, bounds, sizes, always)
-        ready = read_ready(connection, self._database, None if among is None else among | newest.keys())
+        ready = _read_ready(connection, self._database, None if among is None else among | newest.keys())
         aborted = read_aborted(connection, self._database, bounds, sizes, always, among=among, ready=ready)
         for table in (*aborted, *newest):
             sizes[table] = sizes.get(table, 0) + len(aborted.get(table, ())) + 1
         known = _Known(asked, active, ready, aborted, newest, waiting)
         ordered = dict(sorted(sizes.items(), key=lambda size: (size[0].database, size[0].table)))
         return Look(
-            reached,
-            handed_out,
-            ordered,
-            lambda tables: self._database.read(lambda each: self._read(each, tables, known)),
-            waiting,
+            reached, handed_out, ordered, lambda tables: self._database.read(self._read, tables, known), waiting
         )
 
     def _read(self, connection: Connection, tables: Sequence[Entity], known: _Known) -> CandidatePart:
@@ -177,3 +175,45 @@ def _ask(asked: dict[Entity, set[str | None]], entities: Iterable[Entity]) -> No
     """Ask for tables and partitions of the catalog, under all names that Hive may have stored."""
     for entity in entities:
         asked.setdefault(entity.whole_table(), set()).update(as_stored(entity.partition))
+
+
+def _read_active(connection: Connection, database: Database) -> Mapping[Entity, QueueState]:
+    """The tables and partitions with an entry that is initiated or working, and which of both; working where both."""
+    queue = database.schema.compaction_queue
+    query = select(*entity_columns(queue, "cq"), queue.c.cq_state).where(
+        queue.c.cq_state.in_([QueueState.INITIATED.code, QueueState.WORKING.code]),
+        queue.c.cq_type.not_in(_OF_WHAT_IS_GONE),
+    )
+    found: dict[Entity, QueueState] = {}
+    for *name, code in fetched(connection.execute(query)):
+        entity = Entity(*name)
+        if code == QueueState.WORKING.code or entity not in found:
+            found[entity] = QueueState.WORKING if code == QueueState.WORKING.code else QueueState.INITIATED
+    return found
+
+
+def _read_ready(connection: Connection, database: Database, tables: Collection[Entity] | None) -> Mapping[Entity, int]:
+    """
+    The highest write id of the entries of each table and partition that are ready for cleaning.
+
+    Args:
+        tables: of these only, and maybe of others with the same names; None: of all.
+    """
+    queue = database.schema.compaction_queue
+    names, highest = entity_columns(queue, "cq"), queue.c.cq_highest_write_id
+    query: Any = (
+        select(*names, func.max(highest))
+        .where(
+            queue.c.cq_state == QueueState.READY_FOR_CLEANING.code,
+            queue.c.cq_type.not_in(_OF_WHAT_IS_GONE),
+            highest.is_not(None),
+        )
+        .group_by(*told_apart(names))
+    )
+    queries = [query]
+    if tables is not None:
+        queries = [
+            query.where(database.dialect.among(queue.c.cq_table, batch))
+            for batch in batches({entity.table for entity in tables}, database.dialect.at_once)
+        ]
+    return {Entity(*name): int(number) for each in queries for *name, number in fetched(connection.execute(each))}

@@ -7,9 +7,8 @@ Source: docs/metastore.md; Hive's ReadyToCleanAbortHandler, AbortedTxnCleaner.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, or_, select, update
 
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
@@ -21,12 +20,13 @@ from compactor.metastore.clean.purge import (
     judged,
     last_sign_of_life,
     note_unnamed,
+    of_aborted,
     read_components,
     unnoted,
 )
 from compactor.metastore.compaction_queue.rows import read_queue
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, told_apart
+from compactor.metastore.db.sql import batches, entity_columns, fitting, minimum, next_number, of_table, told_apart
 from compactor.metastore.model import KIND_CODES, Entity, QueueEntry, QueueState
 from compactor.metastore.txn.snapshot import Snapshot
 from compactor.metastore.txn.snapshots import snapshots_for
@@ -115,7 +115,7 @@ class Aborts:
         Args:
             limit: tables at most, each with all its groups: the groups of a table are swept together.
         """
-        return self._database.read(lambda connection: self._groups(connection, count_threshold, age_ms, limit))
+        return self._database.read(self._groups, count_threshold, age_ms, limit)
 
     def totals(self, crowd: int, late_ms: int) -> AbortTotals:
         """
@@ -127,18 +127,11 @@ class Aborts:
         """
 
         def look(connection: Connection) -> AbortTotals:
-            components, txns = self._schema.txn_components, self._schema.txns
-            origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
-            names = entity_columns(components, "tc")
+            names = entity_columns(self._schema.txn_components, "tc")
             silent_since = self._database.now_ms(connection) - late_ms
             beat = last_sign_of_life(self._schema)
             over = func.sum(case((beat <= silent_since, 1), else_=0))
-            query: Any = (
-                select(func.count(), over, func.min(beat))
-                .select_from(origin)
-                .where(txns.c.txn_state == "a")
-                .group_by(*told_apart(names))
-            )
+            query = of_aborted(self._schema, func.count(), over, func.min(beat)).group_by(*told_apart(names))
             groups = [(int(count), int(ended), int(oldest)) for count, ended, oldest in connection.execute(query)]
             oldest_ms = min((oldest + late_ms for *_, oldest in groups), default=None)
             crowded = sum(ended >= crowd for _, ended, _ in groups)
@@ -155,7 +148,7 @@ class Aborts:
         is_unnoted = select(self._schema.txns.c.txn_id).where(unnoted(self._schema)).limit(1)
         if self._database.read(lambda connection: connection.scalar(is_unnoted)) is None:
             return 0
-        return self._database.repeatable(lambda connection: note_unnamed(connection, self._database))
+        return self._database.repeatable(note_unnamed, self._database)
 
     def snapshot(self) -> Snapshot:
         """The unfinished transactions now, for the `lists` of several tables: with many, reading them takes a second."""
@@ -190,10 +183,10 @@ class Aborts:
         The first of these transactions, ascending, with components in a table; found by their ids: no index leads from
         tables to components.
         """
-        components, dialect = self._schema.txn_components.c, self._database.dialect
-        of_table = and_(components.tc_database == table.database, components.tc_table == table.table)
+        components, dialect = self._schema.txn_components, self._database.dialect
+        its, txn_id = of_table(components, "tc", table), components.c.tc_txnid
         found = (
-            minimum(connection, components.tc_txnid, of_table, dialect.among(components.tc_txnid, batch))
+            minimum(connection, txn_id, its, dialect.among(txn_id, batch))
             for batch in batches(open_txns, dialect.at_once)
         )
         return next((writer for writer in found if writer is not None), None)
@@ -209,13 +202,9 @@ class Aborts:
 
         Returns how many they are, and when it is over; None where there are none.
         """
-
-        def look(
-            connection: Connection,
-        ) -> tuple[list[tuple[AbortedComponent, ForgettingVerdict]], dict[str | None, int]]:
-            return judged(connection, self._schema, proof), self._counts(connection, proof.table)
-
-        rows, counts = self._database.read(look)
+        rows, counts = self._database.read(
+            lambda connection: (judged(connection, self._schema, proof), self._counts(connection, proof.table))
+        )
         waiting = [verdict.until_ms for _, verdict in rows if verdict.ground is Ground.MAY_WRITE]
         until_ms = max((until for until in waiting if until is not None), default=None)
         if until_ms is None:
@@ -226,15 +215,10 @@ class Aborts:
 
     def _counts(self, connection: Connection, table: Entity) -> dict[str | None, int]:
         """Component rows of a table by partition, as `groups` counts them: Hive may write a row twice."""
-        components, txns = self._schema.txn_components, self._schema.txns
+        components = self._schema.txn_components
         partition = components.c.tc_partition
-        query = (
-            select(partition, func.count())
-            .select_from(components.join(txns, txns.c.txn_id == components.c.tc_txnid))
-            .where(txns.c.txn_state == "a")
-            .where(components.c.tc_database == table.database, components.c.tc_table == table.table)
-            .group_by(*told_apart((partition,)))
-        )
+        query = of_aborted(self._schema, partition, func.count()).where(of_table(components, "tc", table))
+        query = query.group_by(*told_apart((partition,)))
         return {name: int(count) for name, count in connection.execute(query)}
 
     def may_write(self, table: Entity, late_ms: int) -> list[tuple[AbortedComponent, ForgettingVerdict]]:
@@ -289,16 +273,14 @@ class Aborts:
         compaction or Hive's Cleaner forgot them.
         """
         if self._stores_pauses and (ended := self._database.read(self._ended_retries)):
-            self._database.repeatable(lambda connection: self._delete_retries(connection, ended))
+            self._database.repeatable(self._delete_retries, ended)
 
     def _ended_retries(self, connection: Connection) -> list[int]:
         queue, components = self._schema.compaction_queue.c, self._schema.txn_components.c
         names = (queue.cq_database, queue.cq_table, queue.cq_partition)
         waiting = {
             int(number): Entity(*name)
-            for number, *name in connection.execute(
-                select(queue.cq_id, *names).where(queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP])
-            )
+            for number, *name in connection.execute(select(queue.cq_id, *names).where(self._of_aborts))
         }
         if not waiting:
             return []
@@ -328,7 +310,7 @@ class Aborts:
             write_ids: only groups with one of these are put off; the others wait for time alone (`remember`).
         """
         by_pause: dict[int, list[AbortedGroup]] = {}
-        for group in self._database.read(lambda connection: self._still_there(connection, groups, write_ids)):
+        for group in self._database.read(self._still_there, groups, write_ids):
             by_pause.setdefault(min(max(2 * group.retry_retention_ms, _FIRST_RETRY_MS), _LONGEST_RETRY_MS), []).append(
                 group
             )
@@ -336,7 +318,7 @@ class Aborts:
             return 0
         if self._stores_pauses:
             with self._database.mutex("CompactionScheduler"):
-                self._database.write(lambda connection: self._store_retries(connection, by_pause, message))
+                self._database.write(self._store_retries, by_pause, message)
         else:
             now = self._database.read(self._database.now_ms)
             self._put_off.update(
@@ -387,50 +369,37 @@ class Aborts:
 
     def _retries(self, connection: Connection, groups: Collection[AbortedGroup]) -> Mapping[Entity, list[int]]:
         """Ids of the rows that put groups of one table off."""
-        queue = self._schema.compaction_queue.c
+        queue = self._schema.compaction_queue
         wanted = {group.entity for group in groups}
         found: dict[Entity, list[int]] = {}
         for table in {entity.whole_table() for entity in wanted}:
-            query = select(queue.cq_partition, queue.cq_id).where(
-                queue.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
-            )
-            for partition, number in connection.execute(
-                query.where(queue.cq_database == table.database, queue.cq_table == table.table)
-            ):
+            query = select(queue.c.cq_partition, queue.c.cq_id).where(of_table(queue, "cq", table), self._of_aborts)
+            for partition, number in connection.execute(query):
                 if (entity := Entity(table.database, table.table, partition)) in wanted:
                     found.setdefault(entity, []).append(int(number))
         return found
 
     def noted(self) -> list[QueueEntry]:
         """The entries of the queue that stand for aborted writes, which a Cleaner couldn't remove yet; none on 3.1."""
-        return self._database.read(self._noted)
+        return self._database.read(read_queue, self._schema, self._of_aborts)
 
-    def _noted(self, connection: Connection) -> list[QueueEntry]:
-        of_aborts = self._schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
-        return read_queue(connection, self._schema, of_aborts)
+    @property
+    def _of_aborts(self) -> ColumnElement[bool]:
+        return self._schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
 
     def _groups(self, connection: Connection, count_threshold: int, age_ms: int, limit: int) -> list[AbortedGroup]:
         schema = self._schema
         now = self._database.now_ms(connection)
         waiting = {
             entry.entity: (entry.retry_retention_ms, (entry.commit_ms or 0) + entry.retry_retention_ms)
-            for entry in self._noted(connection)
+            for entry in read_queue(connection, self._schema, self._of_aborts)
         }
         waiting |= {entity: (pause, until) for entity, (until, pause) in self._put_off.items()}
-        components, txns = schema.txn_components, schema.txns
-        names = entity_columns(components, "tc")
-        origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
-        count, oldest = func.count(), func.min(txns.c.txn_started)
+        names = entity_columns(schema.txn_components, "tc")
+        count, oldest = func.count(), func.min(schema.txns.c.txn_started)
         due = or_(count > count_threshold, oldest < now - age_ms) if age_ms >= 0 else count > count_threshold
-        query: Any = (
-            select(*names, count, oldest)
-            .select_from(origin)
-            .where(txns.c.txn_state == "a")
-            .group_by(*told_apart(names))
-            .having(due)
-            .order_by(oldest)
-        )
-        rows = connection.execute(query).all()
+        query = of_aborted(schema, *names, count, oldest).group_by(*told_apart(names)).having(due)
+        rows = connection.execute(query.order_by(oldest)).all()
         self._remembered = {table: noted for table, noted in self._remembered.items() if now < noted.until_ms}
         groups: dict[Entity, list[AbortedGroup]] = {}
         for database, table, partition, number, started in rows:

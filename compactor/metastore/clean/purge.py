@@ -16,7 +16,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
-    Table,
     and_,
     case,
     delete,
@@ -34,7 +33,7 @@ from sqlalchemy import (
 from compactor.errors import RefusedError, RetryableError
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.schema import HiveSchema
-from compactor.metastore.db.sql import batches, of_entity, same
+from compactor.metastore.db.sql import batches, of_entity, of_table, same
 from compactor.metastore.model import DEFAULT_CATALOG, Entity
 from compactor.metastore.partition_names import is_plain
 from compactor.metastore.txn.snapshots import REPLICATION, REPLICATION_TIMEOUT_MS
@@ -74,18 +73,9 @@ def judged(
 
 def read_components(connection: Connection, schema: HiveSchema, table: Entity) -> list[AbortedComponent]:
     """The components of aborted transactions on a table, without repeated rows."""
-    components, txns = schema.txn_components, schema.txns
-    columns = (
-        components.c.tc_txnid,
-        components.c.tc_operation_type,
-        components.c.tc_partition,
-        components.c.tc_writeid,
-        last_sign_of_life(schema),
-        _mapped_id(schema),
-        txns.c.txn_agent_info,
-    )
-    origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
-    query = select(*columns).select_from(origin).where(_of_table(components, table), txns.c.txn_state == "a").distinct()
+    components, beat, mapped = schema.txn_components.c, last_sign_of_life(schema), _mapped_id(schema)
+    named = components.tc_txnid, components.tc_operation_type, components.tc_partition, components.tc_writeid
+    query = of_aborted(schema, *named, beat, mapped, schema.txns.c.txn_agent_info).distinct()
     return [
         AbortedComponent(
             int(txn_id),
@@ -96,8 +86,17 @@ def read_components(connection: Connection, schema: HiveSchema, table: Entity) -
             None if mapped is None else int(mapped),
             is_ours=parse_worker_id(agent) is not None,
         )
-        for txn_id, operation, partition, write_id, heartbeat, mapped, agent in connection.execute(query)
+        for txn_id, operation, partition, write_id, heartbeat, mapped, agent in connection.execute(
+            query.where(of_table(schema.txn_components, "tc", table))
+        )
     ]
+
+
+def of_aborted(schema: HiveSchema, *columns: ColumnElement[Any]) -> Select[Any]:
+    """Columns of the components of aborted transactions, and of these."""
+    components, txns = schema.txn_components, schema.txns
+    origin = components.join(txns, txns.c.txn_id == components.c.tc_txnid)
+    return select(*columns).select_from(origin).where(txns.c.txn_state == "a")
 
 
 def last_sign_of_life(schema: HiveSchema) -> ColumnElement[int]:
@@ -211,13 +210,10 @@ def forget_vanished(connection: Connection, database: Database, table: Entity) -
     schema, components = database.schema, database.schema.txn_components
     if _is_known(connection, schema, table):
         return 0
-    columns = (
-        components.c.tc_txnid,
-        components.c.tc_partition,
-        components.c.tc_operation_type,
-        components.c.tc_writeid,
-    )
-    rows = connection.execute(select(*columns).where(_aborted_of(schema, table)).distinct()).all()
+    named = components.c
+    columns = named.tc_txnid, named.tc_partition, named.tc_operation_type, named.tc_writeid
+    aborted = of_aborted(schema, *columns).where(of_table(components, "tc", table))
+    rows = connection.execute(aborted.distinct()).all()
     deleted = _delete_exactly(connection, database, table, rows)
     if not deleted:
         return 0
@@ -235,11 +231,10 @@ def _is_known(connection: Connection, schema: HiveSchema, table: Entity) -> bool
     Whether the catalog has the table, or its write ids are counted or remembered. A statement of its own each time, and
     so with what was committed by then: InnoDB reads a DELETE's subquery once, before it waits for the rows.
     """
-    counters, mappings = schema.next_write_id.c, schema.txn_to_write_id.c
     known = or_(
         _tbl_id(schema, table).exists(),
-        exists().where(counters.nwi_database == table.database, counters.nwi_table == table.table),
-        exists().where(mappings.t2w_database == table.database, mappings.t2w_table == table.table),
+        exists().where(of_table(schema.next_write_id, "nwi", table)),
+        exists().where(of_table(schema.txn_to_write_id, "t2w", table)),
     )
     return bool(connection.scalar(select(case((known, 1), else_=0))))
 
@@ -263,7 +258,7 @@ def _delete_exactly(connection: Connection, database: Database, table: Entity, r
     def delete_these(named: tuple[str | None, str], these: ColumnElement[bool]) -> int:
         partition, operation = named
         of_these = and_(
-            _of_table(components, table),
+            of_table(components, "tc", table),
             same(components.c.tc_partition, partition),
             components.c.tc_operation_type == operation,
         )
@@ -349,21 +344,11 @@ def _tbl_id(schema: HiveSchema, table: Entity) -> Select[Any]:
     return select(tbls.tbl_id).join(schema.dbs, tbls.db_id == dbs.db_id).where(named)
 
 
-def _of_table(components: Table, table: Entity) -> ColumnElement[bool]:
-    return and_(components.c.tc_database == table.database, components.c.tc_table == table.table)
-
-
-def _aborted_of(schema: HiveSchema, table: Entity) -> ColumnElement[bool]:
-    aborted = select(schema.txns.c.txn_id).where(schema.txns.c.txn_state == "a")
-    return and_(_of_table(schema.txn_components, table), schema.txn_components.c.tc_txnid.in_(aborted))
-
-
 def _have_write_ids(connection: Connection, schema: HiveSchema, table: Entity, txn_ids: Sequence[int]) -> bool:
     """Whether one of these transactions has a write id of the table."""
-    mappings = schema.txn_to_write_id.c
-    of_table = and_(mappings.t2w_database == table.database, mappings.t2w_table == table.table)
-    query = select(mappings.t2w_txnid).where(of_table, mappings.t2w_txnid.in_(txn_ids)).limit(1)
-    return connection.scalar(query) is not None
+    mappings = schema.txn_to_write_id
+    query = select(mappings.c.t2w_txnid).where(of_table(mappings, "t2w", table), mappings.c.t2w_txnid.in_(txn_ids))
+    return connection.scalar(query.limit(1)) is not None
 
 
 def _mapped_id(schema: HiveSchema) -> ColumnElement[int | None]:
@@ -396,7 +381,7 @@ def only_its(connection: Connection, schema: HiveSchema, entity: Entity) -> list
     mine = generation.stored_as(name)
     if len(mine) == 1 and is_plain(name):
         return [entity]
-    of_table, alike = schema.partitions.c.tbl_id.in_(_tbl_id(schema, entity)), generation.locked_alike(part_name, name)
-    others = connection.scalars(select(part_name).where(of_table, alike, part_name != name))
+    its, alike = schema.partitions.c.tbl_id.in_(_tbl_id(schema, entity)), generation.locked_alike(part_name, name)
+    others = connection.scalars(select(part_name).where(its, alike, part_name != name))
     taken = {spelling for other in others for spelling in generation.stored_as(other)}
     return [Entity(entity.database, entity.table, spelling) for spelling in mine if spelling not in taken]

@@ -6,12 +6,12 @@ Reads who may still read what a compaction replaced: all transactions and locks,
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, or_, select
 
 from compactor.errors import RetryableError
 from compactor.metastore.clean.may_clean import Blocker, Readers
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches
+from compactor.metastore.db.sql import batches, of_table
 from compactor.metastore.model import Entity, HeldLock
 from compactor.metastore.partition_names import spellings
 from compactor.metastore.txn.locks import AGENT, on_table, read_locks
@@ -79,7 +79,7 @@ def read_ties(connection: Connection, database: Database, entity: Entity, txn_id
         .where(txns.txn_state == "o")
         .distinct()
     )
-    with_id = and_(mapped.t2w_database == entity.database, mapped.t2w_table == entity.table)
+    with_id = of_table(schema.txn_to_write_id, "t2w", entity)
     writing: set[int] = set()
     places: dict[int, tuple[set[str], set[str]]] = {}
     for batch in batches(txn_ids, database.dialect.at_once):

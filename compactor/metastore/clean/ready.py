@@ -12,14 +12,14 @@ from itertools import count
 from sqlalchemy import ColumnElement, Connection, FromClause, and_, delete, func, null, select, update
 
 from compactor.acid.write_ids import CleanerWriteIdList
-from compactor.errors import OutcomeUnknownError, OwnershipLostError
+from compactor.errors import OwnershipLostError
 from compactor.metastore.clean.may_clean import NOBODY, Blocker, Environment, Observation, ReadyEntry, may_clean
 from compactor.metastore.clean.purge import Proof, forget, forget_commits, is_catalogued
 from compactor.metastore.clean.readers import MayBeListedError, read_older, read_readers, read_ties
 from compactor.metastore.clean.writers import writers, written_tables
-from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue
+from compactor.metastore.compaction_queue.rows import entry_columns, move_to_history, queue_entry, read_queue, write_end
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import fetched, fitting, of_entity, same
+from compactor.metastore.db.sql import changed, fetched, fitting, of_entity, of_table, same
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import on_table, read_locks
@@ -55,9 +55,7 @@ class Cleaning:
         Every entry that is ready for cleaning, by id, each with its blockers.
 
         Args:
-            retention_ms: how long files stay after the commit, for readers that open no transaction.
-            listing_wait_ms: how much longer at most files stay while there is a lock: a reader that is listing when a
-                directory vanishes may take all of it for empty.
+            retention_ms, listing_wait_ms: as for `Environment`.
         """
         # Before the readers are read: a reader that isn't among them lists later, and finds what is listed here.
         listed = self._list_unobserved()
@@ -77,13 +75,13 @@ class Cleaning:
 
         The compaction is given by the last transaction before its lists and its own lock.
         """
-        return self._database.read(lambda connection: read_older(connection, self._database, entity, txn_id, lock_id))
+        return self._database.read(read_older, self._database, entity, txn_id, lock_id)
 
     def ties(self, entity: Entity, txn_ids: Iterable[int]) -> Mapping[int, str]:
         """By what open transactions may see a table or partition (`read_ties`), where each is one statement (3.1)."""
         if not self._schema.generation.transactions_are_statements:
             return {}
-        return self._database.read(lambda connection: read_ties(connection, self._database, entity, txn_ids))
+        return self._database.read(read_ties, self._database, entity, txn_ids)
 
     def write_ids(self, ready: ReadyEntry) -> CleanerWriteIdList:
         """
@@ -96,7 +94,7 @@ class Cleaning:
         if ready.txns is None:
             return CleanerWriteIdList(name, covered)
         txns = ready.txns
-        reader = self._database.read(lambda connection: self._snapshots.write_ids(connection, [name], txns))[name]
+        reader = self._database.read(self._snapshots.write_ids, [name], txns)[name]
         return CleanerWriteIdList.from_reader(reader, covered)
 
     def mark_cleaner_start(self, entry: QueueEntry) -> None:
@@ -157,14 +155,7 @@ class Cleaning:
             if proof is not None:
                 self._forget_retries(connection, entry.entity)
 
-        try:
-            self._database.write(finish)
-        except OutcomeUnknownError:
-            history = self._schema.completed_compactions.c
-            if not self._database.read(
-                lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))
-            ):
-                self._database.write(finish)
+        write_end(self._database, entry, finish)
         self._observations.pop(entry.id, None)
 
     # Readiness
@@ -173,9 +164,7 @@ class Cleaning:
         """On 3.1, what lies in the directories of entries of which no observation has a listing yet."""
         if self._look_at is None:
             return {}
-        queue = self._schema.compaction_queue
-        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
-        entries = self._database.read(lambda connection: read_queue(connection, self._schema, ready))
+        entries = self._database.read(read_queue, self._schema, self._ready)
         unobserved = [
             entry
             for entry in entries
@@ -201,8 +190,7 @@ class Cleaning:
             # that vanished.
             origin = queue.outerjoin(txns, txns.c.txn_id == queue.c.cq_txn_id)
         columns.append(txns.c.txn_state if commits_noted else null())
-        ready = and_(queue.c.cq_state == QueueState.READY_FOR_CLEANING.code, queue.c.cq_type != "c")
-        query = select(*columns).select_from(origin).where(ready).order_by(queue.c.cq_id)
+        query = select(*columns).select_from(origin).where(self._ready).order_by(queue.c.cq_id)
         rows = list(fetched(connection.execute(query)))
         if not rows:
             return Environment((), NOBODY, 0, commits_noted)
@@ -221,18 +209,16 @@ class Cleaning:
         if not ready.unlisted:
             return
         locks = self._schema.hive_locks
-        for lock in self._database.read(
-            lambda connection: read_locks(connection, locks, on_table(locks, ready.entry.entity))
-        ):
+        for lock in self._database.read(read_locks, locks, on_table(locks, ready.entry.entity)):
             raise MayBeListedError(f"{lock} was taken while it was cleaned; everything was put back")
 
     def written_tables(self) -> frozenset[Entity]:
         """Tables that somebody may be writing, also such that the catalog doesn't have yet."""
-        return self._database.read(lambda connection: written_tables(connection, self._database))
+        return self._database.read(written_tables, self._database)
 
     def writing(self, entity: Entity, own: int | None = None) -> list[Blocker]:
         """Open transactions, and writing locks without one, that may be writing; `own` is one that doesn't count."""
-        return self._database.read(lambda connection: writers(connection, self._database, entity, own))
+        return self._database.read(writers, self._database, entity, own)
 
     def written_above(
         self, entity: Entity, write_id: int, own: int | None = None, own_lock: int | None = None
@@ -244,16 +230,12 @@ class Cleaning:
             own, own_lock: a transaction and a lock that don't count.
         """
         commits = self._schema.completed_txn_components
-        of_table = and_(
-            commits.c.ctc_database == entity.database,
-            commits.c.ctc_table == entity.table,
-            commits.c.ctc_writeid > write_id,
-        )
+        above = and_(of_table(commits, "ctc", entity), commits.c.ctc_writeid > write_id)
 
         def look(connection: Connection) -> list[str]:
             # In this order: a writer that ends in between shows among the commits.
             found = [blocker.sentence for blocker in writers(connection, self._database, entity, own, own_lock)]
-            rows = connection.execute(select(commits.c.ctc_writeid, commits.c.ctc_partition).where(of_table))
+            rows = connection.execute(select(commits.c.ctc_writeid, commits.c.ctc_partition).where(above))
             return found + [
                 f"write id {number} was committed since"
                 for number, partition in sorted(rows, key=lambda row: row[0])
@@ -264,6 +246,11 @@ class Cleaning:
 
     # Rows
 
+    @property
+    def _ready(self) -> ColumnElement[bool]:
+        queue = self._schema.compaction_queue.c
+        return and_(queue.cq_state == QueueState.READY_FOR_CLEANING.code, queue.cq_type != "c")
+
     def _is_ready(self, entry: QueueEntry) -> ColumnElement[bool]:
         queue = self._schema.compaction_queue.c
         return and_(queue.cq_id == entry.id, queue.cq_state == QueueState.READY_FOR_CLEANING.code)
@@ -273,11 +260,7 @@ class Cleaning:
         queue = self._schema.compaction_queue
         fitted = fitting(queue, values)
         if fitted:
-            self._database.repeatable(
-                lambda connection: (
-                    connection.execute(update(queue).where(self._is_ready(entry)).values(fitted)).rowcount
-                )
-            )
+            self._database.repeatable(changed, update(queue).where(self._is_ready(entry)).values(fitted))
 
     def _forget_retries(self, connection: Connection, entity: Entity) -> None:
         """Delete the rows that put off the cleaning of aborts: an ordinary cleaning supersedes them."""

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, select
 
 from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import batches
+from compactor.metastore.db.sql import batches, of_table
 from compactor.metastore.model import Entity, HeldLock
 from compactor.metastore.partition_names import may_mean
 from compactor.metastore.txn.locks import read_locks
@@ -44,16 +44,12 @@ def writers(
         named.setdefault(lock.txn_id, []).append(lock.partition)
         if lock.kind in _WRITING and lock.lock_id != own_lock:
             locks.append(lock)
-    of_table = and_(
-        touched.tc_database == entity.database, touched.tc_table == entity.table, touched.tc_operation_type != "c"
-    )
-    with_id = and_(mapped.t2w_database == entity.database, mapped.t2w_table == entity.table)
+    touches = and_(of_table(schema.txn_components, "tc", entity), touched.tc_operation_type != "c")
+    with_id = of_table(schema.txn_to_write_id, "t2w", entity)
     writing = {lock.txn_id for lock in locks}
     for batch in batches(transactions, dialect.at_once):
-        touching = select(touched.tc_txnid, touched.tc_partition).where(
-            of_table, dialect.among(touched.tc_txnid, batch)
-        )
-        for txn_id, partition in connection.execute(touching):
+        touching = select(touched.tc_txnid, touched.tc_partition).where(touches)
+        for txn_id, partition in connection.execute(touching.where(dialect.among(touched.tc_txnid, batch))):
             named.setdefault(txn_id, []).append(partition)
             writing.add(txn_id)
     for batch in batches(transactions, dialect.at_once):

@@ -89,7 +89,7 @@ class _Wanted:
 
 
 class Claims:
-    """Moves an entry from the queue to a worker."""
+    """The part of `Queue` by which workers take entries."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -103,13 +103,21 @@ class Claims:
         self,
         worker_id: str,
         version: str,
-        pool: str | None,
+        pool: str | None = None,
         *,
-        without: Collection[int],
-        among: Collection[int] | None,
-        gate: ClaimGate | None,
+        without: Collection[int] = (),
+        among: Collection[int] | None = None,
+        gate: ClaimGate | None = None,
     ) -> QueueEntry | None:
-        """Implements `Queue.claim`."""
+        """
+        Claim the most urgent entry (`urgency`) that this worker may take, or None.
+
+        Args:
+            pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.
+            without: ids of entries to leave.
+            among: ids of the only entries that may be claimed; None: all.
+            gate: an entry that the gate turns away is left, and the next is tried; None: every entry may be claimed.
+        """
         values = {
             "cq_state": QueueState.WORKING.code,
             "cq_worker_id": worker_id,
@@ -119,26 +127,31 @@ class Claims:
         wanted = _Wanted(pool, without, among)
         given: list[int] = []
         try:
-            return self._database.write(lambda connection: self._claim(connection, values, wanted, gate, given))
+            return self._database.write(self._claim, values, wanted, gate, given)
         finally:
             self._windows[pool].done(given)
 
-    def look_again(self) -> None:
+    def _look_again(self) -> None:
         """An entry was given back: it may come before those that were read."""
         for window in tuple(self._windows.values()):
             window.forget()
 
     def claimable(
-        self, pool: str | None, *, without: Collection[int], among: Collection[int] | None, gate: ClaimGate | None
+        self,
+        pool: str | None = None,
+        *,
+        without: Collection[int] = (),
+        among: Collection[int] | None = None,
+        gate: ClaimGate | None = None,
     ) -> int | None:
-        """Implements `Queue.claimable`."""
+        """The id of the entry that `claim` would take now, or None."""
         wanted = _Wanted(pool, without, among)
 
         def look(_: Connection, number: int) -> int | None:
             return number
 
         if gate is None:
-            return self._database.read(lambda connection: self._first(connection, wanted, look))
+            return self._database.read(self._first, wanted, look)
         return self._database.read(
             lambda connection: self._first_by(connection, wanted, gate.open(self._working(connection, gate)), look)
         )
@@ -292,11 +305,7 @@ class Claims:
         if HIVES_OWN_PROPERTIES.isdisjoint(entry.properties):
             return entry
         kept = {key: value for key, value in entry.properties.items() if key not in HIVES_OWN_PROPERTIES}
-        _log.warning(
-            "properties.removed",
-            id=number,
-            properties=sorted(HIVES_OWN_PROPERTIES & entry.properties.keys()),
-        )
+        _log.warning("properties.removed", id=number, properties=sorted(HIVES_OWN_PROPERTIES & entry.properties.keys()))
         connection.execute(
             update(self._table).where(queue.cq_id == number).values(cq_tblproperties=encode_properties(kept))
         )

@@ -6,22 +6,32 @@ Source: docs/metastore.md; Hive's CompactionTxnHandler, CommitTxnFunction.
 
 from collections.abc import Mapping
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError, UnreachableError
 from compactor.metastore.compaction_queue.follow_ups import FollowUp, noted
 from compactor.metastore.compaction_queue.guards import lock_open, lost, owned, update_owned
-from compactor.metastore.compaction_queue.rivals import Neighbours, neighbours, require_first
+from compactor.metastore.compaction_queue.rivals import (
+    Neighbours,
+    neighbours,
+    require_first,
+    require_none_open,
+    require_turn,
+)
 from compactor.metastore.compaction_queue.rows import find
 from compactor.metastore.db.database import Database
 from compactor.metastore.db.sql import maximum, of_entity
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.txn.transactions import Transactions, TxnState, forget_readers
 
+JOB_ID_CHARACTERS = 32
+STOP = "stop:"
+"""How a user's request to stop begins, in CQ_HADOOP_JOB_ID."""
+
 
 class Commits:
-    """The steps of an entry from the plan to the hand-over to the Cleaner."""
+    """The part of `Queue` from the plan of an entry to its hand-over to the Cleaner."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,37 +39,50 @@ class Commits:
         self._table = self._schema.compaction_queue
         self._transactions = Transactions(database)
 
+    def set_job_id(self, entry: QueueEntry, job_id: str) -> None:
+        """Note the Spark job or application, cut to the column's 32 characters; a user's request to stop stays."""
+        values = self._job_id(job_id)
+        self._database.repeatable(update_owned, self._table, entry, values)
+
+    def _job_id(self, job_id: str) -> Mapping[str, object]:
+        noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
+        wished = noted.like(f"{STOP}%")
+        return {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:JOB_ID_CHARACTERS])}
+
     def set_compactor_state(
         self,
         entry: QueueEntry,
         txn_id: int | None,
         highest_write_id: int,
         run_as: str | None,
-        also: Mapping[str, object],
+        job_id: str | None = None,
     ) -> None:
-        """Implements `Queue.set_compactor_state`; `also` are further columns of the row to set."""
-        values = {"cq_highest_write_id": highest_write_id, "cq_txn_id": txn_id, **also}
+        """
+        Store what the compaction will cover, after planning and before its first file.
+
+        On 4.x the same database transaction also stores its transaction, and a component of operation `c`, so that an
+        aborted compaction's leftovers are found as those of an aborted write. A second call of the same attempt changes
+        nothing more.
+
+        Args:
+            job_id: as for `set_job_id`; None: no job will run.
+
+        Raises:
+            OwnershipLostError: the entry was lost to another process, or the transaction isn't open.
+        """
+        values: dict[str, object] = {"cq_highest_write_id": highest_write_id, "cq_txn_id": txn_id}
+        if job_id is not None:
+            values |= self._job_id(job_id)
         if run_as is not None:
             values["cq_run_as"] = run_as
-        self._database.repeatable(
-            lambda connection: self._set_compactor_state(
-                connection, entry, txn_id, highest_write_id=highest_write_id, values=values
-            )
-        )
 
-    def _set_compactor_state(
-        self,
-        connection: Connection,
-        entry: QueueEntry,
-        txn_id: int | None,
-        *,
-        highest_write_id: int,
-        values: Mapping[str, object],
-    ) -> None:
-        if txn_id is not None:  # components before the queue, as Hive's OnRenameFunction
-            lock_open(connection, self._schema, txn_id)
-            self._note_component(connection, entry, txn_id, highest_write_id)
-        update_owned(connection, self._table, entry, values)
+        def store(connection: Connection) -> None:
+            if txn_id is not None:  # components before the queue, as Hive's OnRenameFunction
+                lock_open(connection, self._schema, txn_id)
+                self._note_component(connection, entry, txn_id, highest_write_id)
+            update_owned(connection, self._table, entry, values)
+
+        self._database.repeatable(store)
 
     def _note_component(self, connection: Connection, entry: QueueEntry, txn_id: int, highest_write_id: int) -> None:
         schema = self._schema
@@ -93,8 +116,43 @@ class Commits:
         }
         connection.execute(insert(history).values(row))
 
+    def require_none_open(self, entry: QueueEntry, txn_id: int, lists: ValidTxnList) -> None:
+        """Before the work on Hive 4: raise RivalError where it would be in vain (`rivals.require_none_open`)."""
+        self._database.read(require_none_open, self._database, entry, txn_id, lists)
+
+    def require_first(
+        self, entry: QueueEntry, txn_id: int, lists: ValidTxnList, near: Neighbours | None = None
+    ) -> Neighbours:
+        """
+        What the commit asks (Hive 4), asked now.
+
+        Args:
+            near: what an earlier call returned: the queue needn't be read as a whole again.
+
+        Returns:
+            the entries of the place, for the commit, which reads only these rows and those that came since.
+
+        Raises:
+            RivalError: another compaction of the same place comes first.
+        """
+
+        def look(connection: Connection) -> Neighbours:
+            found = near or neighbours(connection, self._schema, entry)
+            require_first(connection, self._database, entry, txn_id, lists, near=found)
+            return found
+
+        return self._database.read(look)
+
+    def require_turn(self, entry: QueueEntry, name_write_id: int | None) -> None:
+        """Before the publication on Hive 3.1: raise RivalError where one of Hive's comes first (`rivals.require_turn`)."""
+        self._database.read(require_turn, self._schema, entry, name_write_id)
+
     def withdraw_attempt(self, txn_id: int) -> None:
-        """Implements `Queue.withdraw_attempt`."""
+        """
+        Take back the component of an open compaction that has put nothing into the store and never will.
+
+        Does nothing when the compaction's transaction isn't open any more.
+        """
         txns, components = self._schema.txns.c, self._schema.txn_components
 
         def withdraw(connection: Connection) -> None:
@@ -115,18 +173,30 @@ class Commits:
         *,
         near: Neighbours | None = None,
     ) -> None:
-        """Implements `Queue.mark_compacted_and_commit`."""
+        """
+        Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
+
+        The same database transaction notes the follow-up, if any. When the answer of the commit is lost, the tables are
+        read again before the result is reported.
+
+        Args:
+            lists: what the compaction saw as committed; None: it has published nothing.
+            near: what `require_first` returned; None: the queue is read before.
+
+        Raises:
+            RivalError: nothing was committed: another compaction of the same place comes first (`rivals`).
+            OwnershipLostError: nothing was committed: the entry was lost to another process, or another process ended
+                the transaction.
+            OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
+            RetryableError: nothing happened.
+        """
         mine = and_(owned(self._table, entry), self._table.c.cq_worker_id == worker_id)
         if near is None and lists is not None:
-            near = self._database.read(lambda connection: neighbours(connection, self._schema, entry))
+            near = self._database.read(neighbours, self._schema, entry)
         unknown = False
         while True:
             try:
-                self._database.write(
-                    lambda connection: self._commit(
-                        connection, entry, mine, txn_id, follow_up=follow_up, lists=lists, near=near
-                    )
-                )
+                self._database.write(self._commit, entry, mine, txn_id, follow_up=follow_up, lists=lists, near=near)
             except OutcomeUnknownError as error:
                 try:
                     if self._settled(entry, txn_id):
@@ -197,7 +267,7 @@ class Commits:
                     raise OwnershipLostError(f"transaction {txn_id} of compaction {entry.id} was aborted")
                 case TxnState.ABSENT:
                     pass  # committed and forgotten, or aborted and forgotten: the queue or the history tells which
-        now = self._database.read(lambda connection: find(connection, schema, entry.id))
+        now = self._database.read(find, schema, entry.id)
         if now is not None and committed(now, txn_id):
             return True
         if now is not None and now.state is QueueState.WORKING and now.worker_id == entry.worker_id and txn_id is None:

@@ -81,7 +81,7 @@ class FollowUpStore:
         Raises:
             CompactorError: the metastore can't be asked, or another process holds the scheduler's mutex.
         """
-        entry = self._database.read(lambda connection: find(connection, self._schema, entry_id))
+        entry = self._database.read(find, self._schema, entry_id)
         if entry is None or FOLLOW_UP not in entry.properties or entry.state in _ACTIVE:
             return None, True
         if entry.state is QueueState.READY_FOR_CLEANING and entry.properties[FOLLOW_UP] != FollowUp.NOW:
@@ -95,11 +95,11 @@ class FollowUpStore:
             initiator_id=entry.initiator_id,
             initiator_version=entry.initiator_version,
         )
-        if (way := self._database.read(lambda connection: self._in_the_way(connection, request))) is not None:
+        if (way := self._database.read(self._in_the_way, request)) is not None:
             return way, False  # asked often, and perhaps for hours: so without the mutex
         with self._database.mutex("CompactionScheduler", _MUTEX_SECONDS):
             try:
-                return self._database.write(lambda connection: self._ask(connection, entry, request))
+                return self._database.write(self._ask, entry, request)
             except _TakenError:
                 return None, False  # asked again later: the entry's row may only have moved into the history
 

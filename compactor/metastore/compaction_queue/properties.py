@@ -5,7 +5,7 @@ The string form is `<n>:`, then per entry `<length>:<key><length>:<value>`; leng
 is null. Source: Hive's StringableMap.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 
 def encode_properties(properties: Mapping[str, str]) -> str | None:
@@ -22,16 +22,7 @@ def decode_properties(text: str | None) -> dict[str, str]:
     Raises:
         ValueError: the text isn't of that form.
     """
-    if not text:
-        return {}
-    units = text.encode("utf-16-le", "surrogatepass")
-    count, position = _number(units, 0)
-    decoded: dict[str, str] = {}
-    for _ in range(count):
-        key, position = _string(units, position)
-        value, position = _string(units, position)
-        decoded[key] = value
-    return decoded
+    return {key: value for key, value, _ in _entries(text)}
 
 
 def with_property(text: str | None, key: str, value: str) -> str:
@@ -41,7 +32,7 @@ def with_property(text: str | None, key: str, value: str) -> str:
     Raises:
         ValueError: the text isn't of that form.
     """
-    pairs = [raw for name, raw in _pairs(text) if name != key] + [_encode(key) + _encode(value)]
+    pairs = [raw for name, _, raw in _entries(text) if name != key] + [_encode(key) + _encode(value)]
     return f"{len(pairs)}:{''.join(pairs)}"
 
 
@@ -52,23 +43,21 @@ def without_property(text: str | None, key: str) -> str | None:
     Raises:
         ValueError: the text isn't of that form.
     """
-    pairs = [raw for name, raw in _pairs(text) if name != key]
+    pairs = [raw for name, _, raw in _entries(text) if name != key]
     return f"{len(pairs)}:{''.join(pairs)}" if pairs else None
 
 
-def _pairs(text: str | None) -> list[tuple[str, str]]:
-    """Each key, with the text of its key and value as it stands."""
+def _entries(text: str | None) -> Iterator[tuple[str, str, str]]:
+    """Each key, its value, and the text of both as it stands."""
     if not text:
-        return []
+        return
     units = text.encode("utf-16-le", "surrogatepass")
     count, position = _number(units, 0)
-    pairs = []
     for _ in range(count):
         start = position
         key, position = _string(units, position)
-        _, position = _string(units, position)
-        pairs.append((key, units[start:position].decode("utf-16-le", "surrogatepass")))
-    return pairs
+        value, position = _string(units, position)
+        yield key, value, units[start:position].decode("utf-16-le", "surrogatepass")
 
 
 def _encode(value: str) -> str:

@@ -6,25 +6,16 @@ another process and nothing is changed.
 Source: docs/metastore.md; Hive's NextCompactionFunction, CompactionTxnHandler, CommitTxnFunction.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
 from compactor.acid.compaction import CompactionKind
-from compactor.acid.write_ids import ValidTxnList
-from compactor.errors import OutcomeUnknownError
-from compactor.metastore.compaction_queue.claims import ClaimGate, Claims
-from compactor.metastore.compaction_queue.commits import Commits
-from compactor.metastore.compaction_queue.follow_ups import FollowUp, FollowUpStore
-from compactor.metastore.compaction_queue.guards import lost, owned, update_owned
-from compactor.metastore.compaction_queue.requests import Request, Requests
-from compactor.metastore.compaction_queue.rivals import (
-    Neighbours,
-    neighbours,
-    require_first,
-    require_none_open,
-    require_turn,
-)
+from compactor.metastore.compaction_queue.claims import Claims
+from compactor.metastore.compaction_queue.commits import JOB_ID_CHARACTERS, STOP, Commits
+from compactor.metastore.compaction_queue.follow_ups import FollowUpStore
+from compactor.metastore.compaction_queue.guards import lost, owned
+from compactor.metastore.compaction_queue.requests import Requests
 from compactor.metastore.compaction_queue.rows import (
     ending,
     find,
@@ -33,226 +24,36 @@ from compactor.metastore.compaction_queue.rows import (
     read_history,
     read_queue,
     stored_as,
+    write_end,
 )
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import fitting, next_number, of_entity, same
-from compactor.metastore.model import KIND_CODES, Enqueued, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
+from compactor.metastore.db.sql import changed, fitting, next_number, of_entity, same
+from compactor.metastore.model import KIND_CODES, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
 from compactor.metastore.txn.transactions import abort_transactions
 
-JOB_ID_CHARACTERS = 32
-_STOP = "stop:"
 
+class Queue(Requests, Claims, Commits):
+    """
+    COMPACTION_QUEUE and COMPLETED_COMPACTIONS of one metastore.
 
-class Queue:
-    """COMPACTION_QUEUE and COMPLETED_COMPACTIONS of one metastore."""
+    What changes a given entry raises OwnershipLostError when the entry isn't in `entry.state` with `entry.worker_id` any
+    more.
+    """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._schema = database.schema
-        self._table = self._schema.compaction_queue
-        self._requests = Requests(database)
-        self._claims = Claims(database)
-        self._commits = Commits(database)
-        self.follow_ups = FollowUpStore(database, self._requests)
-
-    # Coming in
-
-    def enqueue(
-        self,
-        entity: Entity,
-        kind: CompactionKind,
-        *,
-        pool: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        run_as: str | None = None,
-        initiator_id: str | None = None,
-        initiator_version: str | None = None,
-    ) -> Enqueued:
-        """Queue one compaction; errors as for `enqueue_all`."""
-        return self.enqueue_all(
-            [Request(entity, kind, pool, properties or {}, run_as, initiator_id, initiator_version)]
-        )[0]
-
-    def enqueue_all(self, requests: Iterable[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
-        """Queue many compactions at once under Hive's scheduler mutex; see `Requests.enqueue_all`."""
-        return self._requests.enqueue_all(list(requests), still)
-
-    def preview(self, requests: Iterable[Request]) -> dict[Entity, Enqueued]:
-        """What `enqueue_all` wouldn't accept now, and its answers; see `Requests.preview`."""
-        return self._requests.preview(list(requests))
-
-    # Working
-
-    def claim(
-        self,
-        worker_id: str,
-        version: str,
-        pool: str | None = None,
-        *,
-        without: Collection[int] = (),
-        among: Collection[int] | None = None,
-        gate: ClaimGate | None = None,
-    ) -> QueueEntry | None:
-        """
-        Claim the most urgent entry (`urgency`) that this worker may take, or None.
-
-        Args:
-            pool: entries of this pool only; None: entries without a pool, and those that waited half a day for theirs.
-            without: ids of entries to leave.
-            among: ids of the only entries that may be claimed; None: all.
-            gate: an entry that the gate turns away is left, and the next is tried; None: every entry may be claimed.
-        """
-        return self._claims.claim(worker_id, version, pool, without=without, among=among, gate=gate)
-
-    def claimable(
-        self,
-        pool: str | None = None,
-        *,
-        without: Collection[int] = (),
-        among: Collection[int] | None = None,
-        gate: ClaimGate | None = None,
-    ) -> int | None:
-        """The id of the entry that `claim` would take now, or None."""
-        return self._claims.claimable(pool, without=without, among=among, gate=gate)
-
-    def set_job_id(self, entry: QueueEntry, job_id: str) -> None:
-        """
-        Note the Spark job or application, cut to the column's 32 characters; a user's request to stop stays.
-
-        Raises:
-            OwnershipLostError: the entry is in another state or with another worker.
-        """
-        self._guarded(entry, self._job_id(job_id))
-
-    def _job_id(self, job_id: str) -> Mapping[str, object]:
-        noted = func.coalesce(self._table.c.cq_hadoop_job_id, "")
-        wished = noted.like(f"{_STOP}%")
-        return {"cq_hadoop_job_id": case((wished, noted), else_=job_id[:JOB_ID_CHARACTERS])}
-
-    def set_compactor_state(
-        self,
-        entry: QueueEntry,
-        txn_id: int | None,
-        highest_write_id: int,
-        run_as: str | None,
-        job_id: str | None = None,
-    ) -> None:
-        """
-        Store what the compaction will cover, after planning and before its first file.
-
-        On 4.x the same database transaction also stores its transaction, and a component of operation `c`, so that an
-        aborted compaction's leftovers are found as those of an aborted write. A second call of the same attempt changes
-        nothing more.
-
-        Args:
-            job_id: as for `set_job_id`; None: no job will run.
-
-        Raises:
-            OwnershipLostError: the entry was lost to another process, or the transaction isn't open.
-        """
-        values = {} if job_id is None else self._job_id(job_id)
-        self._commits.set_compactor_state(entry, txn_id, highest_write_id, run_as, values)
-
-    def require_none_open(self, entry: QueueEntry, txn_id: int, lists: ValidTxnList) -> None:
-        """
-        Check, on Hive 4, before the work, that none of Hive's compactions is under way in the same place.
-
-        Raises:
-            RivalError: there is one; the work would be in vain.
-        """
-        self._database.read(lambda connection: require_none_open(connection, self._database, entry, txn_id, lists))
-
-    def require_first(
-        self, entry: QueueEntry, txn_id: int, lists: ValidTxnList, near: Neighbours | None = None
-    ) -> Neighbours:
-        """
-        What the commit asks (Hive 4), asked now.
-
-        Args:
-            near: what an earlier call returned: the queue needn't be read as a whole again.
-
-        Returns:
-            the entries of the place, for the commit, which reads only these rows and those that came since.
-
-        Raises:
-            RivalError: another compaction of the same place comes first.
-        """
-
-        def look(connection: Connection) -> Neighbours:
-            found = near or neighbours(connection, self._schema, entry)
-            require_first(connection, self._database, entry, txn_id, lists, near=found)
-            return found
-
-        return self._database.read(look)
-
-    def require_turn(self, entry: QueueEntry, name_write_id: int | None) -> None:
-        """
-        Check, on Hive 3.1, that none of Hive's own workers works on another entry of the place, and that none is left
-        to be cleaned that reaches as high as the result.
-
-        Args:
-            name_write_id: the highest write id in the result's name; None: there is no result.
-
-        Raises:
-            RivalError: one of Hive's workers does, and renames its result without a look; or one is left.
-        """
-        self._database.read(lambda connection: require_turn(connection, self._schema, entry, name_write_id))
-
-    def mark_compacted_and_commit(
-        self,
-        entry: QueueEntry,
-        worker_id: str,
-        txn_id: int | None,
-        follow_up: FollowUp | None = None,
-        lists: ValidTxnList | None = None,
-        *,
-        near: Neighbours | None = None,
-    ) -> None:
-        """
-        Hand the entry to the Cleaner and, on 4.x, commit its transaction: both or neither.
-
-        The same database transaction notes the follow-up, if any. When the answer of the commit is lost, the tables are
-        read again before the result is reported.
-
-        Args:
-            lists: what the compaction saw as committed; None: it has published nothing.
-            near: what `require_first` returned; None: the queue is read before.
-
-        Raises:
-            RivalError: nothing was committed: another compaction of the same place comes first (`rivals`).
-            OwnershipLostError: nothing was committed: the entry was lost to another process, or another process ended
-                the transaction.
-            OutcomeUnknownError: the commit was sent and the database can't be asked; leave all files where they are.
-            RetryableError: nothing happened.
-        """
-        self._commits.mark_compacted_and_commit(entry, worker_id, txn_id, follow_up, lists, near=near)
-
-    def withdraw_attempt(self, txn_id: int) -> None:
-        """
-        Take back the component of an open compaction that has put nothing into the store and never will.
-
-        Does nothing when the compaction's transaction isn't open any more.
-        """
-        self._commits.withdraw_attempt(txn_id)
+        Requests.__init__(self, database)
+        Claims.__init__(self, database)
+        Commits.__init__(self, database)
+        self.follow_ups = FollowUpStore(database, self)
 
     # Ending otherwise
 
     def mark_failed(self, entry: QueueEntry, message: str) -> None:
-        """
-        Move the entry into the history as failed.
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
-        """
+        """Move the entry into the history as failed."""
         self._finish(entry, QueueState.FAILED, message)
 
     def mark_refused(self, entry: QueueEntry, message: str) -> None:
-        """
-        Move the entry into the history as refused; on Hive 3.1, which has no such state, as failed (`rows`).
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
-        """
+        """Move the entry into the history as refused; on Hive 3.1, which has no such state, as failed (`rows`)."""
         self._finish(entry, QueueState.REFUSED, message)
 
     def mark_unneeded(self, entry: QueueEntry, message: str) -> None:
@@ -261,9 +62,6 @@ class Queue:
 
         It ends as refused; on Hive 3.1, which has no such state, as succeeded. As failed it would count against the
         table: neither Initiator queues a table any more after `initiator.failed_threshold` failures.
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
         """
         told = self._schema.generation.tells_refusals
         self._finish(entry, QueueState.REFUSED if told else QueueState.SUCCEEDED, message)
@@ -275,14 +73,7 @@ class Queue:
             ):
                 raise lost(entry)
 
-        try:
-            self._database.write(finish)
-        except OutcomeUnknownError:
-            history = self._schema.completed_compactions.c
-            if not self._database.read(
-                lambda connection: connection.scalar(select(history.cc_id).where(history.cc_id == entry.id))
-            ):
-                self._database.write(finish)
+        write_end(self._database, entry, finish)
 
     def record_did_not_initiate(self, entity: Entity, message: str, initiator_id: str | None = None) -> int:
         """Note in the history that a compaction wasn't queued, and why; returns the row's id."""
@@ -315,9 +106,7 @@ class Queue:
         """
         waiting = and_(self._table.c.cq_id == entry_id, self._table.c.cq_state == QueueState.INITIATED.code)
         return self._database.write(
-            lambda connection: move_to_history(
-                connection, self._schema, [waiting], QueueState.ABORTED, end=self._database.now, message=message
-            )
+            move_to_history, self._schema, [waiting], QueueState.ABORTED, end=self._database.now, message=message
         )
 
     def ask_to_stop(self, entry: QueueEntry, user: str) -> bool:
@@ -328,20 +117,13 @@ class Queue:
         next worker that takes the entry does so. Returns False when the entry is in another state or with another
         worker now.
         """
-        values = {"cq_hadoop_job_id": f"{_STOP}{user}"[:JOB_ID_CHARACTERS]}
-        return self._database.write(
-            lambda connection: (
-                connection.execute(update(self._table).where(owned(self._table, entry)).values(values)).rowcount == 1
-            )
-        )
+        values = {"cq_hadoop_job_id": f"{STOP}{user}"[:JOB_ID_CHARACTERS]}
+        return self._database.write(changed, update(self._table).where(owned(self._table, entry)).values(values)) == 1
 
     def mark_aborted(self, entry: QueueEntry, message: str) -> None:
         """
         Move the entry into the history as aborted, at a user's request; on Hive 3.1, which has no such state, as failed
         (`rows`).
-
-        Raises:
-            OwnershipLostError: the entry isn't in `entry.state` with `entry.worker_id` any more.
         """
         self._finish(entry, QueueState.ABORTED, message)
 
@@ -352,22 +134,15 @@ class Queue:
         Put a claimed entry back among the initiated ones, for any worker to claim.
 
         To be called only after all files that the attempt staged or published without committing are gone.
-
-        Raises:
-            OwnershipLostError: the entry was lost to another process.
         """
-        self._database.repeatable(lambda connection: self._give_back(connection, entry))
-        self._claims.look_again()
+        self._database.repeatable(self._give_back, entry)
+        self._look_again()
 
     def _give_back(self, connection: Connection, entry: QueueEntry, *more: ColumnElement[bool]) -> None:
         same_start = same(self._table.c.cq_start, entry.start_ms)
         values = {"cq_state": QueueState.INITIATED.code, "cq_worker_id": None, "cq_start": None}
-        if (
-            connection.execute(
-                update(self._table).where(owned(self._table, entry), same_start, *more).values(values)
-            ).rowcount
-            == 1
-        ):
+        given_back = update(self._table).where(owned(self._table, entry), same_start, *more).values(values)
+        if changed(connection, given_back) == 1:
             return
         now = connection.execute(
             select(self._table.c.cq_state, self._table.c.cq_worker_id).where(self._table.c.cq_id == entry.id)
@@ -385,8 +160,8 @@ class Queue:
         Raises:
             OwnershipLostError: the entry was lost to another process, or was committed; nothing happened.
         """
-        self._database.repeatable(lambda connection: self._take_back(connection, entry, reason))
-        self._claims.look_again()
+        self._database.repeatable(self._take_back, entry, reason)
+        self._look_again()
 
     def _take_back(self, connection: Connection, entry: QueueEntry, reason: str) -> None:
         if entry.txn_id is not None:
@@ -408,7 +183,7 @@ class Queue:
         """
         queue = self._table.c
         late = and_(queue.cq_state == QueueState.WORKING.code, queue.cq_start < self._database.now - timeout_ms)
-        return self._database.read(lambda connection: read_queue(connection, self._schema, late))
+        return self._database.read(read_queue, self._schema, late)
 
     # Looking
 
@@ -417,12 +192,12 @@ class Queue:
         where = self._in(states)
         if entity is not None:
             where.append(of_entity(self._table, "cq", entity))
-        return self._database.read(lambda connection: read_queue(connection, self._schema, *where, limit=limit))
+        return self._database.read(read_queue, self._schema, *where, limit=limit)
 
     def waiting(self, kind: CompactionKind) -> list[QueueEntry]:
         """Entries of one kind that no worker has claimed."""
         where = [*self._in([QueueState.INITIATED]), self._table.c.cq_type == KIND_CODES[kind]]
-        return self._database.read(lambda connection: read_queue(connection, self._schema, *where))
+        return self._database.read(read_queue, self._schema, *where)
 
     def count(self, *states: QueueState) -> int:
         """How many rows the queue has, all or those in the given states; those of a later Hive count, too."""
@@ -434,7 +209,7 @@ class Queue:
 
     def foreign(self) -> list[ForeignEntry]:
         """Rows with types and states of a later Hive; no other method returns them."""
-        return self._database.read(lambda connection: read_foreign(connection, self._schema))
+        return self._database.read(read_foreign, self._schema)
 
     def initiators(self, within_ms: int) -> Mapping[str, tuple[int, int]] | None:
         """
@@ -462,14 +237,10 @@ class Queue:
 
     def entry(self, entry_id: int) -> QueueEntry | HistoryEntry | None:
         """One compaction by its id, from the queue or the history."""
-        return self._database.glance(lambda connection: find(connection, self._schema, entry_id))
+        return self._database.glance(find, self._schema, entry_id)
 
     def history(
-        self,
-        *states: QueueState,
-        entity: Entity | None = None,
-        limit: int | None = None,
-        within_ms: int | None = None,
+        self, *states: QueueState, entity: Entity | None = None, limit: int | None = None, within_ms: int | None = None
     ) -> list[HistoryEntry]:
         """Finished compactions, newest first; `within_ms`: only those that ended so lately."""
         table = self._schema.completed_compactions
@@ -480,17 +251,10 @@ class Queue:
         if within_ms is not None:
             where.append(table.c.cc_end >= self._database.now - within_ms)
         stored_apart = not states or self._schema.generation.tells_refusals  # else only the row as read tells its state
-        found = self._database.read(
-            lambda connection: read_history(connection, self._schema, *where, limit=limit if stored_apart else None)
-        )
+        found = self._database.read(read_history, self._schema, *where, limit=limit if stored_apart else None)
         return found if stored_apart else [entry for entry in found if entry.state in states][:limit]
-
-    def _guarded(self, entry: QueueEntry, values: Mapping[str, object]) -> None:
-        self._database.repeatable(lambda connection: update_owned(connection, self._table, entry, values))
 
 
 def asked_to_stop(entry: QueueEntry) -> str | None:
     """The user who asked to stop an entry (`Queue.ask_to_stop`); None without such a request."""
-    return (
-        entry.job_id.removeprefix(_STOP) or "an operator" if entry.job_id and entry.job_id.startswith(_STOP) else None
-    )
+    return entry.job_id.removeprefix(STOP) or "an operator" if entry.job_id and entry.job_id.startswith(STOP) else None

@@ -49,32 +49,34 @@ class Request:
     urgency: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """An entry that stands in the way of a request."""
-
-    id: int
-    state: QueueState
-    kind: CompactionKind | None
-    highest_write_id: int | None
-
-    def answer(self, entity: Entity) -> Enqueued:
-        """The answer to another request for the same entity."""
-        words = f"{entity} is already scheduled: {self.kind.value if self.kind else 'a'} compaction {self.id} is {self.state.value}"
-        return Enqueued(self.id, False, self.state, words)
-
-
 class Requests:
-    """Inserts requests into COMPACTION_QUEUE."""
+    """The part of `Queue` by which entries come in."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schema = database.schema
         self._snapshots = snapshots_for(database)
 
-    def enqueue_all(self, requests: Sequence[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
+    def enqueue(
+        self,
+        entity: Entity,
+        kind: CompactionKind,
+        *,
+        pool: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        run_as: str | None = None,
+        initiator_id: str | None = None,
+        initiator_version: str | None = None,
+    ) -> Enqueued:
+        """Queue one compaction; errors as for `enqueue_all`."""
+        return self.enqueue_all(
+            [Request(entity, kind, pool, properties or {}, run_as, initiator_id, initiator_version)]
+        )[0]
+
+    def enqueue_all(self, requests: Iterable[Request], still: Callable[[], None] = lambda: None) -> list[Enqueued]:
         """
-        Queue many requests; returns one answer each, in their order. Duplicates aren't accepted.
+        Queue many requests under Hive's scheduler mutex; returns one answer each, in their order. Duplicates aren't
+        accepted.
 
         A request is a duplicate when an entry of the same table and partition, of any kind, is initiated or working; on
         4.x also when one is ready for cleaning at the write id that a compaction started now would cover.
@@ -88,11 +90,12 @@ class Requests:
             RetryableError: Hive or another daemon kept the scheduler's mutex.
             OutcomeUnknownError: the connection was lost while committing; look at the queue.
         """
-        _require_short(requests)
-        if not requests:
+        wanted = list(requests)
+        _require_short(wanted)
+        if not wanted:
             return []
         with self._database.mutex("CompactionScheduler"):
-            return self._database.write(lambda connection: self.insert(connection, requests, still))
+            return self._database.write(self.insert, wanted, still)
 
     def insert(
         self, connection: Connection, requests: Sequence[Request], still: Callable[[], None] = lambda: None
@@ -104,7 +107,7 @@ class Requests:
         # When the process is stopped after this, the server ends this transaction before the mutex's: it has been
         # silent for longer.
         still()
-        standing = self._standing(connection, requests)
+        standing = self.in_the_way(connection, requests)
         new = {request.entity: request for request in reversed(requests) if request.entity not in standing}
         first = next_number(connection, self._schema.next_compaction_queue_id.c.ncq_next, len(new)) if new else 0
         ids = {
@@ -122,9 +125,8 @@ class Requests:
             self._database.dialect.announce(connection)
         answers = []
         for request in requests:
-            entry = standing.get(request.entity)
-            if entry is not None:
-                answers.append(entry.answer(request.entity))
+            if (answer := standing.get(request.entity)) is not None:
+                answers.append(answer)
             elif new[request.entity] is request:
                 words = f"{request.kind.value} compaction of {request.entity} is queued with id {ids[request.entity]}"
                 answers.append(Enqueued(ids[request.entity], True, QueueState.INITIATED, words))
@@ -133,22 +135,19 @@ class Requests:
                 answers.append(Enqueued(ids[request.entity], False, QueueState.INITIATED, words))
         return answers
 
-    def preview(self, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
+    def preview(self, requests: Iterable[Request]) -> dict[Entity, Enqueued]:
         """
         The answers of those requests that `enqueue_all` wouldn't accept now; nothing is locked or written.
 
         Raises:
             UsageError: as `enqueue_all`.
         """
-        _require_short(requests)
-        return self._database.read(lambda connection: self.in_the_way(connection, requests))
+        wanted = list(requests)
+        _require_short(wanted)
+        return self._database.read(self.in_the_way, wanted)
 
     def in_the_way(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, Enqueued]:
         """The answers that requests would get now if they weren't accepted; nothing is locked or written."""
-        return {entity: found.answer(entity) for entity, found in self._standing(connection, requests).items()}
-
-    def _standing(self, connection: Connection, requests: Sequence[Request]) -> dict[Entity, _Standing]:
-        """The entry in the way of each entity, where there is one."""
         queue = self._schema.compaction_queue
         states = [QueueState.INITIATED.code, QueueState.WORKING.code]
         relevant: ColumnElement[bool] = queue.c.cq_state.in_(states)
@@ -165,8 +164,8 @@ class Requests:
             queue.c.cq_highest_write_id,
         ]
         wanted = {request.entity for request in requests}
-        found: dict[Entity, _Standing] = {}
-        done: list[tuple[Entity, _Standing]] = []
+        found: dict[Entity, Enqueued] = {}
+        done: list[tuple[Entity, int, Enqueued]] = []
         for tables in batches(sorted({entity.table for entity in wanted})):
             for database, table, partition, number, code, kind, write_id in connection.execute(
                 select(*columns).where(relevant, queue.c.cq_table.in_(tables))
@@ -175,15 +174,16 @@ class Requests:
                 state = QueueState.from_code(code)
                 if entity not in wanted or state is None:
                     continue
-                standing = _Standing(int(number), state, KINDS.get(kind), write_id)
+                what = f"{KINDS[kind].value if kind in KINDS else 'a'} compaction {number} is {state.value}"
+                answer = Enqueued(int(number), False, state, f"{entity} is already scheduled: {what}")
                 if state is QueueState.READY_FOR_CLEANING:
-                    done.append((entity, standing))
+                    done.append((entity, write_id, answer))
                 else:
-                    found[entity] = standing
-        reach = self._reach(connection, {entity.full_name for entity, _ in done})
-        for entity, standing in done:
-            if standing.highest_write_id == reach[entity.full_name]:
-                found.setdefault(entity, standing)
+                    found[entity] = answer
+        reach = self._reach(connection, {entity.full_name for entity, *_ in done})
+        for entity, write_id, answer in done:
+            if write_id == reach[entity.full_name]:
+                found.setdefault(entity, answer)
         return found
 
     def _reach(self, connection: Connection, tables: Iterable[str]) -> dict[str, int]:

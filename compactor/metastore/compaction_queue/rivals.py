@@ -156,9 +156,7 @@ def _opened(connection: Connection, database: Database, txn_id: int, lists: Vali
     schema, among = database.schema, database.dialect.among
     txns, components, locks = schema.txns, schema.txn_components, schema.hive_locks
     kinds = and_(
-        txns.c.txn_state == "o",
-        txns.c.txn_type.in_((COMPACTION, REBALANCE_COMPACTION)),
-        txns.c.txn_id != txn_id,
+        txns.c.txn_state == "o", txns.c.txn_type.in_((COMPACTION, REBALANCE_COMPACTION)), txns.c.txn_id != txn_id
     )
     noted = (
         select(txns.c.txn_id, txns.c.txn_agent_info, *entity_columns(components, "tc"))

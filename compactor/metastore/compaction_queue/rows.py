@@ -7,28 +7,17 @@ failed, and CC_META_INFO, which Hive 3.1 leaves empty, holds the true state and 
 Source: Hive 3.1's CompactionTxnHandler (markFailed: "to set in CC_META_INFO to provide some context for the failure").
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Table,
-    and_,
-    bindparam,
-    delete,
-    insert,
-    not_,
-    null,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, delete, insert, not_, null, select
 
-from compactor.errors import printable
+from compactor.errors import OutcomeUnknownError, printable
 from compactor.metastore.compaction_queue.properties import decode_properties
+from compactor.metastore.db.database import Database
 from compactor.metastore.db.schema import HiveSchema
 from compactor.metastore.db.sql import fetched, fitting
 from compactor.metastore.model import KINDS, Entity, ForeignEntry, HistoryEntry, QueueEntry, QueueState
@@ -161,6 +150,17 @@ def move_to_history(
     values |= ending(schema, state, message) | {"cc_end": end}
     connection.execute(insert(history).values(fitting(history, values)))
     return True
+
+
+def write_end(database: Database, entry: QueueEntry, finish: Callable[[Connection], None]) -> None:
+    """Write the end of an entry (`move_to_history`); after an unknown outcome again, unless the history has it."""
+    history = database.schema.completed_compactions.c
+    ended = select(history.cc_id).where(history.cc_id == entry.id)
+    try:
+        database.write(finish)
+    except OutcomeUnknownError:
+        if not database.read(lambda connection: connection.scalar(ended)):
+            database.write(finish)
 
 
 def labelled(table: Table) -> list[ColumnElement[Any]]:

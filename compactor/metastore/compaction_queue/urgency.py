@@ -115,9 +115,7 @@ def _urgency(queue: Table, step: int) -> ColumnElement[Any]:
     return case(*named, else_=0)
 
 
-def _encoded(urgency: int) -> str:
-    """The property as it stands in CQ_TBLPROPERTIES."""
-    return (encode_properties({URGENCY: str(urgency)}) or "").partition(":")[2]
-
-
-_ENCODED: Final = {_encoded(urgency): urgency for urgency in range(MOST + 1)}
+_ENCODED: Final = {
+    (encode_properties({URGENCY: text}) or "").partition(":")[2]: urgency for text, urgency in URGENCIES.items()
+}
+"""By how the property stands in CQ_TBLPROPERTIES."""

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Row, delete, exists, insert, not_, select, up
 from sqlalchemy.exc import IntegrityError
 
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.own_tables import WORK, OwnTable
-from compactor.metastore.db.sql import BATCH, batches
+from compactor.metastore.db.own_tables import WORK, OwnTable, loaded
+from compactor.metastore.db.sql import BATCH, batches, changed
 
 SHARE_STEP: Final = 0.1
 """By how much the share of a running compaction grows until it is stored again."""
@@ -122,15 +122,11 @@ class StoredWork:
         return round(began + max((self.updated_ms - began) / work.share, (now_ms - began) / most))
 
 
-class WorkTable:
+class WorkTable(OwnTable):
     """COMPACTOR_WORK of one metastore."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._own = OwnTable(database, WORK)
-
-    def exists(self) -> bool:
-        return self._own.exists()
+        super().__init__(database, WORK)
 
     def put(self, entry_id: int, start_ms: int, work: Work) -> bool:
         """
@@ -141,7 +137,7 @@ class WorkTable:
         Raises:
             CompactorError: the table can't be created or written.
         """
-        self._own.make()
+        self.make()
         values = {"start": start_ms, "value": json.dumps(work.record()), "updated": self._database.now}
         change = update(WORK).where(WORK.c.id == entry_id, WORK.c.start <= start_ms).values(values)
         try:
@@ -176,7 +172,7 @@ class WorkTable:
             ]
 
         return {
-            int(row.id): StoredWork(int(row.start), int(row.updated), Work.of(_loaded(row.value)))
+            int(row.id): StoredWork(int(row.start), int(row.updated), Work.of(loaded(row.value)))
             for row in self._database.read(look)
         }
 
@@ -201,12 +197,4 @@ class WorkTable:
         if not ids:
             return 0
         old = delete(WORK).where(WORK.c.id.in_(ids))
-        return self._database.repeatable(lambda connection: connection.execute(old).rowcount)
-
-
-def _loaded(text: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return self._database.repeatable(changed, old)

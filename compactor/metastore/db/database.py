@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, insert, literal, select, update
 
@@ -20,9 +20,11 @@ from compactor.metastore.db.dialects import address
 from compactor.metastore.db.dialects.embedded_file import EmbeddedFile
 from compactor.metastore.db.errors import Translation
 from compactor.metastore.db.schema import HiveSchema, create_embedded, detect
+from compactor.metastore.db.sql import changed
 from compactor.metastore.txn.allocated_ids import HandedOut
-from compactor.metastore.txn.mutex import Keeper, Mutex, locked_row, roll_back, store_value
+from compactor.metastore.txn.mutex import Mutex, locked_row, roll_back, store_value
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _ATTEMPTS = 8
@@ -69,7 +71,8 @@ class Database:
         self._secret = password if callable(password) else None
         self._url, self.dialect = address.parse(url, password() if callable(password) else password)
         self._create = create
-        self._read_only = read_only
+        self.read_only = read_only
+        """Whether nothing can be written, and no lock taken."""
         self._connect_timeout_seconds = connect_timeout_seconds
         self._idle_transaction_seconds = idle_transaction_seconds
         self._connections = connections
@@ -110,7 +113,7 @@ class Database:
                 engine = self._engine or self._make_engine()
                 self._engine = engine
                 self._schema = (create_embedded if self._wants_tables() else detect)(engine, self.dialect)
-                if not self._read_only:
+                if not self.read_only:
                     self.dialect.adopt(engine)
         except BaseException:
             self.close()
@@ -138,11 +141,6 @@ class Database:
         self.connect()
         assert self._engine is not None
         return self._engine
-
-    @property
-    def read_only(self) -> bool:
-        """Whether nothing can be written, and no lock taken."""
-        return self._read_only
 
     @property
     def embedded(self) -> bool:
@@ -208,53 +206,41 @@ class Database:
             yield connection
             connection.commit()
 
-    def read(self, look: Callable[[Connection], T]) -> T:
-        """Read; repeated when the database was in the way (RetryableError)."""
+    def read(self, look: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
+        """What `look` reads, called with a connection first; repeated when the database was in the way (RetryableError)."""
+        return _repeated(self.reading, lambda connection: look(connection, *given, **named))
 
-        def once() -> T:
-            with self.reading() as connection:
-                return look(connection)
-
-        return _retry(once, (RetryableError,))
-
-    def glance(self, look: Callable[[Connection], T]) -> T:
+    def glance(self, look: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
         """
         As `read`, with half the round trips: on a server each statement is a transaction of its own.
 
         For a single statement, or for several whose answers aren't compared with the database's clock, which is then
         another for each.
         """
-        if not self.dialect.apart:
-            return self.read(look)
+        opened = self._apart if self.dialect.apart else self.reading
+        return _repeated(opened, lambda connection: look(connection, *given, **named))
 
-        def once() -> T:
-            with self.translating(), self.engine.connect() as connection:
-                return look(connection.execution_options(**self.dialect.apart))
+    @contextmanager
+    def _apart(self) -> Iterator[Connection]:
+        with self.translating(), self.engine.connect() as connection:
+            yield connection.execution_options(**self.dialect.apart)
 
-        return _retry(once, (RetryableError,))
-
-    def write(self, change: Callable[[Connection], T]) -> T:
+    def write(self, change: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
         """
         Make a change in one transaction; repeated when nothing happened.
 
         Raises:
             OutcomeUnknownError: the change may have happened; read the tables before repeating.
         """
+        return _repeated(self.transaction, lambda connection: change(connection, *given, **named))
 
-        def once() -> T:
-            with self.transaction() as connection:
-                return change(connection)
-
-        return _retry(once, (RetryableError,))
-
-    def repeatable(self, change: Callable[[Connection], T]) -> T:
+    def repeatable(self, change: Callable[Concatenate[Connection, P], T], *given: P.args, **named: P.kwargs) -> T:
         """Make a change that may safely be made twice: repeated also when its outcome is unknown."""
-
-        def once() -> T:
-            with self.transaction() as connection:
-                return change(connection)
-
-        return _retry(once, (RetryableError, OutcomeUnknownError))
+        return _repeated(
+            self.transaction,
+            lambda connection: change(connection, *given, **named),
+            (RetryableError, OutcomeUnknownError),
+        )
 
     def mutex(self, name: str, wait_seconds: float = 60.0) -> AbstractContextManager[Mutex]:
         """
@@ -279,18 +265,14 @@ class Database:
         assert self._file is not None
         aux = self.schema.aux_table
         with self._file.mutex(name, wait_seconds):
-            mutex = Mutex(
-                int(
-                    self.read(lambda connection: connection.scalar(select(aux.c.mt_key2).where(aux.c.mt_key1 == name)))
-                    or 0
-                )
-            )
+            known = select(aux.c.mt_key2).where(aux.c.mt_key1 == name)
+            mutex = Mutex(name, int(self.read(lambda connection: connection.scalar(known)) or 0))
             yield mutex
             if mutex.kept is not None:
                 kept = mutex.kept
 
                 def keep(connection: Connection) -> None:
-                    if connection.execute(update(aux).where(aux.c.mt_key1 == name).values(mt_key2=kept)).rowcount == 0:
+                    if changed(connection, update(aux).where(aux.c.mt_key1 == name).values(mt_key2=kept)) == 0:
                         connection.execute(insert(aux).values(mt_key1=name, mt_key2=kept))
 
                 self.repeatable(keep)
@@ -303,9 +285,8 @@ class Database:
             self.engine.connect() as connection,
             locked_row(connection, self.dialect, self.schema, name, wait_seconds) as value,
         ):
-            holds = partial(self.dialect.holds, table=self.schema.aux_table)
-            with Keeper(connection, holds, self._idle_transaction_seconds / 4, f"mutex {name}") as keeper:
-                mutex = Mutex(value, keeper)
+            ask = partial(self.dialect.holds, connection, self.schema.aux_table)
+            with Mutex(name, value, ask, self._idle_transaction_seconds / 4) as mutex:
                 yield mutex
             if mutex.kept is not None and self.schema.generation.keeps_cycle_starts:
                 mutex.check()
@@ -319,7 +300,7 @@ class Database:
         )
         if self._secret is not None:
             event.listen(engine, "do_connect", partial(self._log_in, self._secret))
-        self.dialect.prepare(engine, read_only=self._read_only, idle_transaction_seconds=self._idle_transaction_seconds)
+        self.dialect.prepare(engine, read_only=self.read_only, idle_transaction_seconds=self._idle_transaction_seconds)
         event.listen(engine, "invalidate", lambda *_: self.handed_out.forget())
         return engine
 
@@ -341,26 +322,27 @@ class Database:
             raise UnreachableError(f"metastore database {path}: no such file")
         if not path.parent.is_dir():
             raise UnreachableError(f"metastore database {path}: its folder doesn't exist")
-        if not self._read_only:
+        if not self.read_only:
             self._file = EmbeddedFile.use(path)
 
     def _wants_tables(self) -> bool:
         if not self._create or self._file is None:
             return False
-        with self.engine_without_schema().connect() as connection:
+        assert self._engine is not None
+        with self._engine.connect() as connection:
             return not connection.dialect.has_table(connection, "COMPACTION_QUEUE")
 
-    def engine_without_schema(self) -> Engine:
-        """The engine before the schema is known; for code that is about to create the schema."""
-        assert self._engine is not None
-        return self._engine
 
-
-def _retry(once: Callable[[], T], repeat_on: tuple[type[CompactorError], ...]) -> T:
+def _repeated(
+    opened: Callable[[], AbstractContextManager[Connection]],
+    use: Callable[[Connection], T],
+    repeat_on: tuple[type[CompactorError], ...] = (RetryableError,),
+) -> T:
     pause = _FIRST_PAUSE_SECONDS
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return once()
+            with opened() as connection:
+                return use(connection)
         except repeat_on:
             if attempt == _ATTEMPTS:
                 raise

@@ -32,7 +32,7 @@ class Translation:
     """
 
     def __init__(self, name: str, url: URL, dialect: Dialect, connections: int, wait_seconds: float) -> None:
-        self._name = name
+        self._where = f"metastore database {name}"
         self._url = url
         self._hidden = {url.password} if url.password else set[str]()
         self._dialect = dialect
@@ -54,13 +54,11 @@ class Translation:
             raise self._translate(error, committing=committing) from error
         except NoneFreeError as error:
             raise UnreachableError(
-                f"metastore database {self._name} can't be asked: all {self._connections} connections of this process were in use for {self._wait_seconds:g} s; "
+                f"{self._where} can't be asked: all {self._connections} connections of this process were in use for {self._wait_seconds:g} s; "
                 "either its answers take that long, or database.connections is too small for what works here"
             ) from error
         except PendingRollbackError as error:  # the caller went on after a loss; no commit can have been sent since
-            raise RetryableError(
-                f"metastore database {self._name}: the connection was lost in the transaction"
-            ) from error
+            raise RetryableError(f"{self._where}: the connection was lost in the transaction") from error
         except ModuleNotFoundError as error:
             raise SettingsError(
                 f"database.url: the driver for {self._url.get_backend_name()} isn't installed ({error.name})"
@@ -70,24 +68,22 @@ class Translation:
         line = self._one_line(error)
         match self._dialect.classify(error):
             case Failure.LOST if committing:
-                return OutcomeUnknownError(
-                    f"metastore database {self._name}: the connection was lost while committing: {line}"
-                )
+                return OutcomeUnknownError(f"{self._where}: the connection was lost while committing: {line}")
             case Failure.LOST:
-                return RetryableError(f"metastore database {self._name}: the connection was lost: {line}")
+                return RetryableError(f"{self._where}: the connection was lost: {line}")
             case Failure.CONFLICT:
-                return RetryableError(f"metastore database {self._name}: {line}")
+                return RetryableError(f"{self._where}: {line}")
             case Failure.CREDENTIALS | Failure.UNREACHABLE:
-                return UnreachableError(f"metastore database {self._name} can't be reached: {line}")
+                return UnreachableError(f"{self._where} can't be reached: {line}")
             case Failure.UNABLE:
-                return UnreachableError(f"metastore database {self._name} can't do it now: {line}")
+                return UnreachableError(f"{self._where} can't do it now: {line}")
             case Failure.CHANGED:
                 return UnreachableError(
-                    f"metastore database {self._name} hasn't the tables any more that this process found there, as after an upgrade of Hive's schema: {line}; "
+                    f"{self._where} hasn't the tables any more that this process found there, as after an upgrade of Hive's schema: {line}; "
                     "restart compactor when the upgrade is done"
                 )
             case Failure.OTHER:
-                return CompactorError(f"metastore database {self._name}: {line}")
+                return CompactorError(f"{self._where}: {line}")
 
     def _one_line(self, error: DBAPIError) -> str:
         match getattr(error.orig, "args", ()):

@@ -6,7 +6,9 @@ The first daemon with the right to create tables creates them; else the scripts 
 daemons work all the same, only what the table would hold isn't kept.
 """
 
-from typing import Final
+import json
+from collections.abc import Mapping
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, Text, inspect
 from sqlalchemy.exc import IntegrityError
@@ -87,3 +89,12 @@ class OwnTable:
             if not self.exists():
                 raise
         self._there = True
+
+
+def loaded(text: str) -> Mapping[str, Any]:
+    """The JSON object of a stored value; empty for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -54,7 +54,7 @@ def missing_rights(database: Database) -> list[str]:
         wanted += [(table, right) for words in rights for right in words.split(", ") if right]
     own = [table for table in OWN_TABLES if OwnTable(database, table).exists()]
     wanted += [(table, right) for table in own for right in _OWN.split(", ")]
-    lacking = database.read(lambda connection: database.dialect.lacking(connection, wanted))
+    lacking = database.read(database.dialect.lacking, wanted)
     return [f"{right} on {table.name.upper()}" for table, right in lacking]
 
 

@@ -5,7 +5,7 @@ SCHEMA_VERSION is only a hint: vendors write their own strings there. Source: HI
 transaction tables).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import (
@@ -23,7 +23,6 @@ from sqlalchemy import (
     text,
 )
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.errors import RefusedError
 from compactor.metastore.db.dialects import Dialect
 from compactor.metastore.db.generation import HIVE_3, HIVE_4, Generation
@@ -31,6 +30,8 @@ from compactor.metastore.db.tables import CATALOG, TRANSACTIONS, Need, TableDefi
 from compactor.reasons import Reason
 
 EMBEDDED_VERSION = "4.1.0"
+Columns = Mapping[str, Mapping[str, str]]
+"""By table, the real name of each column; both by their names in upper case."""
 _SPECS = CATALOG + TRANSACTIONS
 
 
@@ -82,10 +83,6 @@ class HiveSchema:
     min_history_write_id: Table | None = None
 
     @property
-    def version(self) -> LayoutVersion:
-        return self.generation.layout
-
-    @property
     def next_txn_id_table(self) -> Table:
         """3.1's counter of transactions."""
         assert self.next_txn_id is not None
@@ -105,25 +102,22 @@ def detect(engine: Engine, dialect: Dialect) -> HiveSchema:
     Raises:
         RefusedError: UNKNOWN_SCHEMA; there are no metastore tables, or they are of no known generation.
     """
-    with engine.connect() as connection:
-        return _read(connection, dialect)
-
-
-def _read(connection: Connection, dialect: Dialect) -> HiveSchema:
-    inspector = inspect(connection)
     wanted = {spec.name for spec in _SPECS}
-    names = {name.upper(): name for name in sorted(inspector.get_table_names()) if name.upper() in wanted}
-    if "COMPACTION_QUEUE" not in names and "TBLS" not in names:
-        raise RefusedError(
-            Reason.UNKNOWN_SCHEMA,
-            "this database holds no Hive metastore tables; create them with Hive's schematool, or point to another database",
-        )
-    columns: dict[str, set[str]] = {}
-    for (_, table), found in inspector.get_multi_columns(filter_names=list(names.values())).items():
-        columns[table.upper()] = {column["name"] for column in found}
+    with engine.connect() as connection:
+        inspector = inspect(connection)
+        names = {name.upper(): name for name in sorted(inspector.get_table_names()) if name.upper() in wanted}
+        if "COMPACTION_QUEUE" not in names and "TBLS" not in names:
+            raise RefusedError(
+                Reason.UNKNOWN_SCHEMA,
+                "this database holds no Hive metastore tables; create them with Hive's schematool, or point to another database",
+            )
+        columns: Columns = {
+            table.upper(): {column["name"].upper(): column["name"] for column in found}
+            for (_, table), found in inspector.get_multi_columns(filter_names=list(names.values())).items()
+        }
+        hint = _schema_version(connection, dialect, names, columns)
     generation = _generation(names, columns)
     missing = sorted(_missing(generation, columns))
-    hint = _schema_version(connection, dialect, names, columns)
     if missing:
         listed = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         raise RefusedError(
@@ -136,7 +130,7 @@ def _read(connection: Connection, dialect: Dialect) -> HiveSchema:
 def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
     """Create the 4.x tables and the rows that Hive's own script seeds."""
     names = {spec.name: spec.name for spec in _SPECS}
-    columns = {spec.name: {column.name for column in spec.columns} for spec in _SPECS}
+    columns = {spec.name: {column.name: column.name for column in spec.columns} for spec in _SPECS}
     schema = _build(dialect, HIVE_4, EMBEDDED_VERSION, names, columns)
     with engine.begin() as connection:
         schema.metadata.create_all(connection)
@@ -157,33 +151,27 @@ def create_embedded(engine: Engine, dialect: Dialect) -> HiveSchema:
     return schema
 
 
-def _generation(names: Mapping[str, str], columns: Mapping[str, set[str]]) -> Generation:
-    queue = {name.upper() for name in columns.get("COMPACTION_QUEUE", ())}
-    if "TXN_LOCK_TBL" in names or "CQ_TXN_ID" in queue:
-        return HIVE_4
-    return HIVE_3
+def _generation(names: Collection[str], columns: Columns) -> Generation:
+    return HIVE_4 if "TXN_LOCK_TBL" in names or "CQ_TXN_ID" in columns.get("COMPACTION_QUEUE", ()) else HIVE_3
 
 
-def _missing(generation: Generation, columns: Mapping[str, set[str]]) -> Iterable[str]:
+def _missing(generation: Generation, columns: Columns) -> Iterable[str]:
     for spec in _SPECS:
         if spec.name not in columns:
             if spec.need in generation.needs:
                 yield spec.name
             continue
-        present = {name.upper() for name in columns[spec.name]}
         for column in spec.columns:
-            if column.need in generation.needs and column.name not in present:
+            if column.need in generation.needs and column.name not in columns[spec.name]:
                 yield f"{spec.name}.{column.name}"
     # A queue that already counts transactions without the lock table is a preview of 4.0, whose CQ_NEXT_TXN_ID has
     # another meaning (HIVE-23107).
-    if generation is HIVE_3 and "CQ_NEXT_TXN_ID" in {name.upper() for name in columns.get("COMPACTION_QUEUE", ())}:
+    if generation is HIVE_3 and "CQ_NEXT_TXN_ID" in columns.get("COMPACTION_QUEUE", ()):
         yield "TXN_LOCK_TBL"
 
 
-def _schema_version(
-    connection: Connection, dialect: Dialect, names: Mapping[str, str], columns: Mapping[str, set[str]]
-) -> str:
-    if "VERSION" not in names or "SCHEMA_VERSION" not in {name.upper() for name in columns["VERSION"]}:
+def _schema_version(connection: Connection, dialect: Dialect, names: Mapping[str, str], columns: Columns) -> str:
+    if "VERSION" not in names or "SCHEMA_VERSION" not in columns["VERSION"]:
         return "of unknown version"
     spec = next(spec for spec in CATALOG if spec.name == "VERSION")
     table = _table(dialect, MetaData(), spec, names, columns["VERSION"])
@@ -191,7 +179,7 @@ def _schema_version(
 
 
 def _build(
-    dialect: Dialect, generation: Generation, hint: str, names: Mapping[str, str], columns: Mapping[str, set[str]]
+    dialect: Dialect, generation: Generation, hint: str, names: Mapping[str, str], columns: Columns
 ) -> HiveSchema:
     metadata = MetaData()
     tables = {
@@ -204,31 +192,23 @@ def _build(
 
 
 def _table(
-    dialect: Dialect, metadata: MetaData, spec: TableDefinition, names: Mapping[str, str], present: set[str]
+    dialect: Dialect, metadata: MetaData, spec: TableDefinition, names: Mapping[str, str], real: Mapping[str, str]
 ) -> Table:
     """A table with the columns that the database has; Hive's name in lower case is the key of each."""
-    real = {name.upper(): name for name in present}
-    columns = []
-    for column in spec.columns:
-        if column.name not in real:
-            continue
-        foreign = []
-        if column.references is not None:
-            other, _, target = column.references.partition(".")
-            foreign.append(ForeignKey(f"{names[other]}.{target.lower()}"))
-        default = text(column.default) if column.default is not None else None
-        columns.append(
-            Column(
-                real[column.name],
-                dialect.column_types.get(type(column.type), column.type),
-                *foreign,
-                key=column.name.lower(),
-                primary_key=column.key,
-                nullable=column.null,
-                server_default=default,
-                autoincrement="auto" if spec.name == "TXNS" else False,
-            )
+    columns = [
+        Column(
+            real[column.name],
+            dialect.column_types.get(type(column.type), column.type),
+            *([ForeignKey(f"{names['TXNS']}.txn_id")] if column.of_txns else []),
+            key=column.name.lower(),
+            primary_key=column.key,
+            nullable=column.null,
+            server_default=None if column.default is None else text(column.default),
+            autoincrement="auto" if spec.name == "TXNS" else False,
         )
+        for column in spec.columns
+        if column.name in real
+    ]
     extras = [UniqueConstraint(*(name.lower() for name in group)) for group in spec.unique]
     options = dialect.autoincrement if spec.name == "TXNS" else {}
     table = Table(names[spec.name], metadata, *columns, *extras, **options)

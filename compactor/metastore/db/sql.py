@@ -6,7 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, FromClause, String, Table, and_, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Delete,
+    FromClause,
+    String,
+    Table,
+    Update,
+    and_,
+    func,
+    select,
+)
 
 from compactor.metastore.db.tables import PartitionName
 from compactor.metastore.model import Entity
@@ -33,18 +45,14 @@ def same(column: ColumnElement[Any], value: object) -> ColumnElement[bool]:
     return column.is_(None) if value is None else column == value
 
 
-def of_entity(table: FromClause, prefix: str, entity: Entity) -> ColumnElement[bool]:
-    """
-    Rows of exactly this table or partition; a NULL partition matches only itself.
+def of_table(table: FromClause, prefix: str, entity: Entity) -> ColumnElement[bool]:
+    """Rows of this table and of all its partitions; `prefix` is that of the columns: `tc`, `ctc`, `cq`, `cc`, `t2w`, `nwi`."""
+    return and_(table.c[f"{prefix}_database"] == entity.database, table.c[f"{prefix}_table"] == entity.table)
 
-    `prefix` is `tc`, `ctc`, `cq` or `cc`.
-    """
-    columns = table.c
-    return and_(
-        columns[f"{prefix}_database"] == entity.database,
-        columns[f"{prefix}_table"] == entity.table,
-        same(columns[f"{prefix}_partition"], entity.partition),
-    )
+
+def of_entity(table: FromClause, prefix: str, entity: Entity) -> ColumnElement[bool]:
+    """Rows of exactly this table or partition; a NULL partition matches only itself. `prefix` as for `of_table`."""
+    return and_(of_table(table, prefix, entity), same(table.c[f"{prefix}_partition"], entity.partition))
 
 
 def same_entity(left: FromClause, left_prefix: str, right: FromClause, right_prefix: str) -> ColumnElement[bool]:
@@ -89,6 +97,11 @@ def fitting(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
                 value = value[: kind.length or _LONGEST]  # noqa: PLW2901
         fitted[key] = value
     return fitted
+
+
+def changed(connection: Connection, statement: Delete | Update) -> int:
+    """How many rows a statement changes."""
+    return connection.execute(statement).rowcount
 
 
 def fetched(result: CursorResult[Any]) -> Iterator[Sequence[Any]]:

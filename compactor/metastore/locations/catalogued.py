@@ -74,29 +74,16 @@ class Located:
 
     def are_still_there(self, connection: Connection, owners: AbstractSet[Owner]) -> bool:
         """Whether the catalog still has each owner where it was found."""
-        return owners <= self._now(connection, owners)
-
-    def _now(self, connection: Connection, owners: AbstractSet[Owner]) -> set[Owner]:
-        """Where each owner lies now; for a database, all its locations."""
         tbls, partitions, sds = self._schema.tbls.c, self._schema.partitions.c, self._schema.sds.c
         now = set(self.databases(connection)) if any(owner.tbl_id is None for owner in owners) else set[Owner]()
         tables = {owner.tbl_id: owner for owner in owners if owner.part_id is None and owner.tbl_id is not None}
-        for batch in batches(tables):
-            query = (
-                select(tbls.tbl_id, sds.location)
-                .join(self._schema.sds, tbls.sd_id == sds.sd_id)
-                .where(tbls.tbl_id.in_(batch))
-            )
-            now.update(replace(tables[number], location=location) for number, location in connection.execute(query))
         parts = {owner.part_id: owner for owner in owners if owner.part_id is not None}
-        for batch in batches(parts):
-            query = (
-                select(partitions.part_id, sds.location)
-                .join(self._schema.sds, partitions.sd_id == sds.sd_id)
-                .where(partitions.part_id.in_(batch))
-            )
-            now.update(replace(parts[number], location=location) for number, location in connection.execute(query))
-        return now
+        for known, key, sd_id in ((tables, tbls.tbl_id, tbls.sd_id), (parts, partitions.part_id, partitions.sd_id)):
+            located = select(key, sds.location).join(self._schema.sds, sd_id == sds.sd_id)
+            for batch in batches(known):
+                for number, location in connection.execute(located.where(key.in_(batch))):
+                    now.add(replace(known[number], location=location))
+        return owners <= now
 
     def siblings(
         self, connection: Connection, table: TableFacts, wanted: Sequence[tuple[Place, int | None]]
@@ -179,12 +166,7 @@ class Located:
         """Log the derived root when it changes: the catalog doesn't name it."""
         if root != self._derived:
             self._derived = root
-            _log.info(
-                "root.found",
-                root="/".join(root),
-                databases=databases,
-                tables=tables,
-            )
+            _log.info("root.found", root="/".join(root), databases=databases, tables=tables)
 
 
 def _overlap(one: Place, other: Place) -> bool:

@@ -210,9 +210,6 @@ class Places:
             with suppress(OSError):  # the directory may not exist yet
                 beneath.status(local_path(location), root)
 
-    def _resolver(self) -> Callable[[Place], Place]:
-        return self._by_hand().resolver()
-
     def _by_hand(self) -> _Roots:
         wanted = self._wanted()
         return _Roots(frozenset(map(place_of, wanted)), wanted)
@@ -241,10 +238,7 @@ class Places:
                         raise
                     found = known[1]
                 # the time after the read, which may take longer than its result is good for
-                known = self._of_databases = (
-                    self._clock(),
-                    found,
-                )
+                known = self._of_databases = (self._clock(), found)
             return _Roots(known[1], ())
         finally:
             self._reading.release()
@@ -295,7 +289,7 @@ class Places:
             table: the table that a dropped partition belonged to; None when a table was dropped.
         """
         asked = _Asked(place_of(location, any_host=True), table, None if table is None else _DROPPED)
-        now = Owners(self._database.glance(self._located.tables), self._resolver())
+        now = Owners(self._database.glance(self._located.tables), self._by_hand().resolver())
         owner = now.in_the_way(asked.place, table.tbl_id if table else None, asked.part_id)
         return owner or self._in_the_way([asked], self._age(last_look=True))[0]
 
@@ -312,7 +306,8 @@ class Places:
             found = [
                 owners.in_the_way(one.place, one.table.tbl_id if one.table else None, one.part_id) for one in asked
             ]
-            if self._are_still_there(frozenset(owner for owner in found if owner is not None)):
+            named = frozenset(owner for owner in found if owner is not None)
+            if not named or self._database.glance(self._located.are_still_there, named):
                 break
             self.forget()  # an owner was dropped, moved, or created anew since the catalog was read
             age = FRESH_SECONDS
@@ -326,27 +321,20 @@ class Places:
             ):
                 unsure.setdefault(one.table.tbl_id, (one.table, []))[1].append(index)
         for table, indexes in unsure.values():
-            for index, sibling in zip(indexes, self._siblings(table, [asked[index] for index in indexes]), strict=True):
+            wanted = [(asked[index].place, asked[index].part_id) for index in indexes]
+            for index, sibling in zip(
+                indexes, self._database.glance(self._located.siblings, table, wanted), strict=True
+            ):
                 found[index] = sibling
         return found
-
-    def _are_still_there(self, owners: frozenset[Owner]) -> bool:
-        return not owners or self._database.glance(lambda connection: self._located.are_still_there(connection, owners))
-
-    def _siblings(self, table: TableFacts, asked: Sequence[_Asked]) -> list[Owner | None]:
-        wanted = [(one.place, one.part_id) for one in asked]
-        return self._database.glance(lambda connection: self._located.siblings(connection, table, wanted))
 
     def _all(self, age: float) -> Owners:
         with self._lock:
             if self._owners is None or self._clock() - self._owners[0] >= age:
                 began = self._clock()
-                owners = Owners(self._database.glance(self._located.owners), self._resolver())
+                owners = Owners(self._database.glance(self._located.owners), self._by_hand().resolver())
                 # the time after the read, which may take longer than its result is good for
-                self._owners = (
-                    self._clock(),
-                    owners,
-                )
+                self._owners = (self._clock(), owners)
                 self._cost = self._owners[0] - began
             return self._owners[1]
 

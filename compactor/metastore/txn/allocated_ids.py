@@ -37,7 +37,7 @@ class HandedOut:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._settled = 0
         self._settled_at: float | None = None
         self._latest: deque[tuple[float, int]] = deque()
@@ -52,7 +52,7 @@ class HandedOut:
             before, highest = self._latest[-1] if self._latest else (self._settled_at, self._settled)
             if high < highest:
                 if before is not None and began > before:
-                    self._forget()
+                    self.forget()
             elif not self._latest or ended >= self._latest[-1][0] + _APART_SECONDS:
                 self._latest.append((ended, high))
 
@@ -85,8 +85,5 @@ class HandedOut:
     def forget(self) -> None:
         """Forget everything: another server may answer from now on."""
         with self._lock:
-            self._forget()
-
-    def _forget(self) -> None:
-        self._settled, self._settled_at = 0, None
-        self._latest.clear()
+            self._settled, self._settled_at = 0, None
+            self._latest.clear()

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, o
 
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RefusedError, RetryableError
 from compactor.metastore.db.database import Database
-from compactor.metastore.db.sql import next_number
+from compactor.metastore.db.sql import changed, next_number
 from compactor.metastore.model import Entity, HeldLock
 from compactor.metastore.partition_names import spellings
 from compactor.reasons import Reason
@@ -41,7 +41,7 @@ class Locks:
             OwnershipLostError: the transaction isn't open any more.
             RetryableError: the database was in the way.
         """
-        return self._taken(entity, txn_id, user=user, host=host, agent=agent, kind="r")
+        return self._take(entity, txn_id, user, host, kind="r", agent=agent)
 
     def acquire_exclusive(self, entity: Entity, txn_id: int, user: str, host: str) -> int:
         """
@@ -49,19 +49,7 @@ class Locks:
 
         In its way are all locks on the table or partition, held or waiting, and exclusive ones on the database.
         """
-        return self._taken(entity, txn_id, user=user, host=host, agent=AGENT, kind="e")
-
-    def _taken(self, entity: Entity, txn_id: int, *, user: str, host: str, agent: str, kind: Literal["r", "e"]) -> int:
-        try:
-            return self._database.write(
-                lambda connection: self._acquire(
-                    connection, entity, txn_id, user=user, host=host, agent=agent, kind=kind
-                )
-            )
-        except OutcomeUnknownError as error:
-            raise RetryableError(
-                f"it isn't known whether the lock on {entity} was taken; unused it times out"
-            ) from error
+        return self._take(entity, txn_id, user, host, kind="e")
 
     def heartbeat(self, lock_id: int) -> None:
         """
@@ -76,7 +64,7 @@ class Locks:
             .where(locks.c.hl_lock_ext_id == lock_id, locks.c.hl_txnid == 0)
             .values(hl_last_heartbeat=self._database.now)
         )
-        if self._database.repeatable(lambda connection: connection.execute(change).rowcount) == 0:
+        if self._database.repeatable(changed, change) == 0:
             raise OwnershipLostError(f"lock {lock_id} is gone: it timed out or was removed")
 
     def release(self, lock_id: int) -> None:
@@ -86,7 +74,7 @@ class Locks:
         """
         locks = self._table
         change = delete(locks).where(locks.c.hl_lock_ext_id == lock_id, locks.c.hl_txnid == 0)
-        self._database.repeatable(lambda connection: connection.execute(change).rowcount)
+        self._database.repeatable(changed, change)
 
     def held(self, entity: Entity) -> list[HeldLock]:
         """
@@ -96,9 +84,7 @@ class Locks:
         CREATE TABLE has one there (an AS SELECT until its end), and a query that reads the table has a lock on the
         table. Wider than Hive 3.1's own Cleaner, which overlooks a reader that locked the table as a whole.
         """
-        return self._database.read(
-            lambda connection: read_locks(connection, self._table, on_table(self._table, entity))
-        )
+        return self._database.read(read_locks, self._table, on_table(self._table, entity))
 
     def waiting_for(self, lock_id: int, entity: Entity) -> HeldLock | None:
         """The first exclusive lock that waits until this lock, on that entity, is released."""
@@ -107,66 +93,64 @@ class Locks:
             self._table.c.hl_lock_state == "w",
             self._table.c.hl_lock_ext_id > lock_id,
         )
-        found = self._database.read(
-            lambda connection: read_locks(connection, self._table, touching(self._table, entity), *behind)
-        )
+        found = self._database.read(read_locks, self._table, touching(self._table, entity), *behind)
         return found[0] if found else None
 
     def all(self) -> list[HeldLock]:
         """Every lock."""
-        return self._database.read(lambda connection: read_locks(connection, self._table))
+        return self._database.read(read_locks, self._table)
 
     @property
     def _table(self) -> Table:
         return self._database.schema.hive_locks
 
-    def _acquire(
-        self,
-        connection: Connection,
-        entity: Entity,
-        txn_id: int,
-        *,
-        user: str,
-        host: str,
-        agent: str,
-        kind: Literal["r", "e"],
+    def _take(
+        self, entity: Entity, txn_id: int, user: str, host: str, *, kind: Literal["r", "e"], agent: str = AGENT
     ) -> int:
-        schema = self._database.schema
-        locks = schema.hive_locks
-        if txn_id:
-            txns = schema.txns.c
-            if connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id).with_for_update()) != "o":
-                raise OwnershipLostError(f"transaction {txn_id} isn't open any more")
-        # Lockers with a smaller id have committed their rows by now: ids are handed out under this row's lock.
-        lock_id = next_number(connection, schema.next_lock_id.c.nl_next)
-        exclusive = locks.c.hl_lock_type == "e"
-        in_the_way = and_(touching(locks, entity), exclusive)
-        if kind == "e":
-            in_the_way = or_(in_the_way, on_table(locks, entity))
-        blocking = read_locks(connection, locks, in_the_way, locks.c.hl_lock_ext_id < lock_id)
-        others = [lock for lock in blocking if not txn_id or lock.txn_id != txn_id]
-        if others:
-            raise RefusedError(Reason.LOCK_NOT_ACQUIRED, f"{entity} is locked: {others[0]}")
-        # under each spelling of the name, because Hive compares the names that it stores
-        names = (None,) if entity.partition is None else schema.generation.stored_as(entity.partition)
-        for number, partition in enumerate(names, 1):
-            row = insert(locks).values(
-                hl_lock_ext_id=lock_id,
-                hl_lock_int_id=number,
-                hl_txnid=txn_id,
-                hl_db=entity.database,
-                hl_table=entity.table,
-                hl_partition=partition,
-                hl_lock_state="a",
-                hl_lock_type=kind,
-                hl_last_heartbeat=0 if txn_id else self._database.now,
-                hl_acquired_at=self._database.now,
-                hl_user=user[:128],
-                hl_host=host[:128],
-                hl_agent_info=agent[:128],
-            )
-            connection.execute(row)
-        return lock_id
+        schema, locks = self._database.schema, self._table
+
+        def take(connection: Connection) -> int:
+            if txn_id:
+                txns = schema.txns.c
+                if connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id).with_for_update()) != "o":
+                    raise OwnershipLostError(f"transaction {txn_id} isn't open any more")
+            # Lockers with a smaller id have committed their rows by now: ids are handed out under this row's lock.
+            lock_id = next_number(connection, schema.next_lock_id.c.nl_next)
+            exclusive = locks.c.hl_lock_type == "e"
+            in_the_way = and_(touching(locks, entity), exclusive)
+            if kind == "e":
+                in_the_way = or_(in_the_way, on_table(locks, entity))
+            blocking = read_locks(connection, locks, in_the_way, locks.c.hl_lock_ext_id < lock_id)
+            others = [lock for lock in blocking if not txn_id or lock.txn_id != txn_id]
+            if others:
+                raise RefusedError(Reason.LOCK_NOT_ACQUIRED, f"{entity} is locked: {others[0]}")
+            # under each spelling of the name, because Hive compares the names that it stores
+            names = (None,) if entity.partition is None else schema.generation.stored_as(entity.partition)
+            for number, partition in enumerate(names, 1):
+                row = insert(locks).values(
+                    hl_lock_ext_id=lock_id,
+                    hl_lock_int_id=number,
+                    hl_txnid=txn_id,
+                    hl_db=entity.database,
+                    hl_table=entity.table,
+                    hl_partition=partition,
+                    hl_lock_state="a",
+                    hl_lock_type=kind,
+                    hl_last_heartbeat=0 if txn_id else self._database.now,
+                    hl_acquired_at=self._database.now,
+                    hl_user=user[:128],
+                    hl_host=host[:128],
+                    hl_agent_info=agent[:128],
+                )
+                connection.execute(row)
+            return lock_id
+
+        try:
+            return self._database.write(take)
+        except OutcomeUnknownError as error:
+            raise RetryableError(
+                f"it isn't known whether the lock on {entity} was taken; unused it times out"
+            ) from error
 
 
 def touching(locks: Table, entity: Entity) -> ColumnElement[bool]:
@@ -180,28 +164,14 @@ def touching(locks: Table, entity: Entity) -> ColumnElement[bool]:
 def on_table(locks: Table, entity: Entity) -> ColumnElement[bool]:
     """The locks of `touching` without those on the database."""
     named = and_(locks.c.hl_db == entity.database, locks.c.hl_table == entity.table)
-    return (
-        named
-        if entity.partition is None
-        else and_(named, or_(locks.c.hl_partition.is_(None), locks.c.hl_partition.in_(spellings(entity.partition))))
-    )
+    if entity.partition is None:
+        return named
+    return and_(named, or_(locks.c.hl_partition.is_(None), locks.c.hl_partition.in_(spellings(entity.partition))))
 
 
 def read_locks(connection: Connection, locks: Table, *where: ColumnElement[bool]) -> list[HeldLock]:
     """Locks in the order of their ids."""
-    names = (
-        "lock_ext_id",
-        "lock_int_id",
-        "txnid",
-        "db",
-        "table",
-        "partition",
-        "lock_state",
-        "lock_type",
-        "user",
-        "host",
-        "acquired_at",
-    )
-    columns = [locks.c[f"hl_{name}"] for name in names]
+    names = "lock_ext_id lock_int_id txnid db table partition lock_state lock_type user host acquired_at"
+    columns = [locks.c[f"hl_{name}"] for name in names.split()]
     rows = connection.execute(select(*columns).where(*where).order_by(locks.c.hl_lock_ext_id, locks.c.hl_lock_int_id))
     return [HeldLock(*row) for row in rows]

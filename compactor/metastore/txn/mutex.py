@@ -9,7 +9,6 @@ mutex.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
@@ -22,22 +21,39 @@ from compactor.metastore.db.schema import HiveSchema
 
 class Mutex:
     """
-    One of Hive's named mutexes while held.
-
-    `value` is MT_KEY2: the start of the last completed cycle, where Hive 4 keeps one.
+    One of Hive's named mutexes while held: inside its `with` block its transaction is kept alive.
 
     Args:
-        keeper: keeps the connection's transaction alive; None where no other process can take the mutex.
+        value: MT_KEY2: the start of the last completed cycle, where Hive 4 keeps one.
+        ask: asks the server whether the transaction goes on; raises SQLAlchemyError when it has ended. None: no other
+            process can take the mutex.
+        every: seconds between two signs of life.
     """
 
-    def __init__(self, value: int, keeper: "Keeper | None" = None) -> None:
+    def __init__(self, name: str, value: int, ask: Callable[[], None] | None = None, every: float = 0) -> None:
         self.value = value
         self.kept: int | None = None
-        self._keeper = keeper
+        self._name = name
+        self._ask = ask
+        self._every = every
+        self._lock = threading.Lock()
+        self._lost: str | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"keeper of mutex {name}", daemon=True)
 
     def keep(self, value: int) -> None:
         """Store this value when the mutex is released. On 3.1 nothing is stored: 3.1 looks rows up by MT_KEY2 = 0."""
         self.kept = value
+
+    def __enter__(self) -> Self:
+        if self._ask is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._ask is not None:
+            self._thread.join()
 
     def check(self) -> None:
         """
@@ -46,65 +62,25 @@ class Mutex:
         The answer is true at the moment of asking only: what follows must be fenced by itself.
 
         Raises:
-            OwnershipLostError: the mutex was lost, or the server couldn't be asked.
+            OwnershipLostError: the server ended the transaction, or takes no writes any more, or couldn't be asked.
         """
-        if self._keeper is not None:
-            self._keeper.ask()
-
-
-class Keeper:
-    """
-    Keeps a silent transaction alive, inside its `with` block.
-
-    Args:
-        connection: no other code uses it inside the block.
-        ask: sends a statement; raises SQLAlchemyError when the transaction has ended.
-        every: seconds between two signs of life.
-        what: for messages.
-    """
-
-    def __init__(self, connection: Connection, ask: Callable[[Connection], None], every: float, what: str) -> None:
-        self._connection = connection
-        self._ask = ask
-        self._every = every
-        self._what = what
-        self._lock = threading.Lock()
-        self._lost: str | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"keeper of {what}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def ask(self) -> None:
-        """
-        Send a statement to the server.
-
-        Raises:
-            OwnershipLostError: the server ended the transaction, or takes no writes any more.
-        """
+        if self._ask is None:
+            return
         with self._lock:
             if self._lost is None:
                 try:
-                    self._ask(self._connection)
+                    self._ask()
                 except SQLAlchemyError as error:
                     self._lost = type(getattr(error, "orig", None) or error).__name__
             if self._lost is not None:
                 raise OwnershipLostError(
-                    f"{self._what} is lost: the database ended the transaction that held it, or takes no writes any more ({self._lost})"
+                    f"mutex {self._name} is lost: the database ended the transaction that held it, or takes no writes any more ({self._lost})"
                 )
 
     def _run(self) -> None:
         while not self._stop.wait(self._every):
             try:
-                self.ask()
+                self.check()
             except OwnershipLostError:
                 return
 

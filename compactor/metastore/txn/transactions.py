@@ -17,6 +17,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import OutcomeUnknownError, OwnershipLostError, RetryableError
 from compactor.metastore.db.database import Database
+from compactor.metastore.db.sql import changed, of_table
 from compactor.metastore.model import OpenTransaction, TableFacts
 from compactor.metastore.txn.allocated_ids import OPENING_MS, SETTLED_MS
 from compactor.metastore.txn.snapshot import Snapshot
@@ -86,9 +87,7 @@ class Transactions:
         for _ in range(_ATTEMPTS):
             started = time.monotonic()
             try:
-                txn_id = self._database.write(
-                    lambda connection: self._insert(connection, user, host, agent=agent, txn_type=txn_type)
-                )
+                txn_id = self._database.write(self._insert, user, host, agent=agent, txn_type=txn_type)
             except (_TooSlowError, OutcomeUnknownError):
                 continue  # an unknown outcome leaves at worst an empty transaction, which times out
             if (time.monotonic() - started) * 1000 < OPENING_MS:
@@ -111,7 +110,7 @@ class Transactions:
             .where(txns.c.txn_id == txn_id, txns.c.txn_state == "o")
             .values(txn_last_heartbeat=self._database.now)
         )
-        if self._database.repeatable(lambda connection: connection.execute(change).rowcount) == 0:
+        if self._database.repeatable(changed, change) == 0:
             raise OwnershipLostError(
                 f"transaction {txn_id} is {self.state(txn_id).value}: it was ended by another process"
             )
@@ -122,9 +121,7 @@ class Transactions:
 
         Its components and write ids stay: they mark what it wrote as aborted until the Cleaner has removed it.
         """
-        if self._database.repeatable(
-            lambda connection: abort_transactions(connection, self._database, [txn_id], reason)
-        ):
+        if self._database.repeatable(abort_transactions, self._database, [txn_id], reason):
             return TxnState.ABORTED
         return self.state(txn_id)
 
@@ -152,9 +149,9 @@ class Transactions:
 
     def state(self, txn_id: int) -> TxnState:
         txns = self._database.schema.txns.c
-        return self._database.glance(
-            lambda connection: _state(connection.scalar(select(txns.txn_state).where(txns.txn_id == txn_id)))
-        )
+        query = select(txns.txn_state).where(txns.txn_id == txn_id)
+        code = self._database.glance(lambda connection: connection.scalar(query))
+        return TxnState.ABSENT if code is None else _STATES.get(code, TxnState.OPEN)
 
     def snapshot(self) -> Snapshot:
         """
@@ -208,7 +205,7 @@ class Transactions:
     def valid_write_ids_of(self, tables: Iterable[str], txns: ValidTxnList) -> Mapping[str, ValidWriteIdList]:
         """Valid write ids of many tables at once, keyed by `db.table` in lower case."""
         names = list(tables)
-        return self._database.glance(lambda connection: self._snapshots.write_ids(connection, names, txns))
+        return self._database.glance(self._snapshots.write_ids, names, txns)
 
     def compactor_write_ids(self, table: str, txns: ValidTxnList) -> CompactorWriteIdList:
         """What a compaction of `db.table` may take under a transaction list."""
@@ -225,11 +222,9 @@ class Transactions:
         """Write id → the transaction that allocated it, for the span of some write ids of a table in ascending order."""
         if not write_ids:
             return {}
-        mapping = self._database.schema.txn_to_write_id.c
-        query = select(mapping.t2w_writeid, mapping.t2w_txnid).where(
-            mapping.t2w_database == table.database,
-            mapping.t2w_table == table.name,
-            mapping.t2w_writeid.between(write_ids[0], write_ids[-1]),
+        mapping = self._database.schema.txn_to_write_id
+        query = select(mapping.c.t2w_writeid, mapping.c.t2w_txnid).where(
+            of_table(mapping, "t2w", table.entity), mapping.c.t2w_writeid.between(write_ids[0], write_ids[-1])
         )
         rows = self._database.read(lambda connection: connection.execute(query).all())
         return {int(write_id): int(txn_id) for write_id, txn_id in rows}
@@ -252,7 +247,7 @@ class Transactions:
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Every open transaction, oldest first: these may hold back cleaning and purges."""
-        return self._database.read(lambda connection: read_open_transactions(connection, self._database))
+        return self._database.read(read_open_transactions, self._database)
 
     def _insert(self, connection: Connection, user: str, host: str, *, agent: str, txn_type: int) -> int:
         schema = self._database.schema
@@ -337,7 +332,3 @@ def read_open_transactions(
         OpenTransaction(int(i), user, host, int(started), int(beat), int(old), kind == READ_ONLY, kind == REPLICATION)
         for i, user, host, started, beat, old, kind in rows
     ]
-
-
-def _state(code: str | None) -> TxnState:
-    return TxnState.ABSENT if code is None else _STATES.get(code, TxnState.OPEN)

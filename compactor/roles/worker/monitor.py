@@ -12,7 +12,8 @@ from typing import Final
 
 from compactor.errors import CancelledError, CompactorError, OwnershipLostError
 from compactor.log import get_logger
-from compactor.metastore.compaction_queue.queue import JOB_ID_CHARACTERS, Queue, asked_to_stop
+from compactor.metastore.compaction_queue.commits import JOB_ID_CHARACTERS
+from compactor.metastore.compaction_queue.queue import Queue, asked_to_stop
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.roles.worker.cancellation import CancelRequestedError
 

@@ -8,7 +8,6 @@ Database Error Messages; python-oracledb's manual.
 
 import math
 import re
-import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
@@ -183,9 +182,6 @@ class Oracle(Dialect):
 
         replace_dead(engine, engine.dialect.loaded_dbapi.Error)
 
-    def adopt(self, engine: Engine) -> None:
-        """Does nothing: the server's administrator sets the database up."""
-
     def create_table(self, table: Table) -> ExecutableDDLElement:
         return CreateTable(table)  # IF NOT EXISTS is new in 23ai; `OwnTable.make` looks again after a failure
 
@@ -210,13 +206,6 @@ class Oracle(Dialect):
 
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         connection.info[_LIMITED] = max(1, math.ceil(milliseconds / 1000))
-
-    def announce(self, connection: Connection) -> None:
-        """Does nothing: the product's means for it need rights and a way back through firewalls."""
-
-    def await_announcement(self, connection: Connection, seconds: float) -> bool:  # noqa: ARG002 - no other process can be heard
-        time.sleep(seconds)
-        return False
 
     def long_text(self, value: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.to_clob(value, type_=Text())

@@ -8,7 +8,6 @@ Hive's DatabaseProduct; Transact-SQL's reference and list of errors.
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
@@ -249,9 +248,6 @@ class SQLServer(Dialect):
 
         replace_dead(engine, engine.dialect.loaded_dbapi.Error)
 
-    def adopt(self, engine: Engine) -> None:
-        """Does nothing: the server's administrator sets the database up."""
-
     def create_table(self, table: Table) -> ExecutableDDLElement:
         # Keys are told apart by every character, and sorted by it, whatever the database's own collation.
         own = table.to_metadata(MetaData())
@@ -281,13 +277,6 @@ class SQLServer(Dialect):
         # for the session; the next user of the connection gets the usual limit again
         connection.info[_LIMITED] = True
         connection.exec_driver_sql(f"SET LOCK_TIMEOUT {max(1, int(milliseconds))}")
-
-    def announce(self, connection: Connection) -> None:
-        """Does nothing: the server has no means for it without a service broker."""
-
-    def await_announcement(self, connection: Connection, seconds: float) -> bool:  # noqa: ARG002 - no other process can be heard
-        time.sleep(seconds)
-        return False
 
     def among_pairs(
         self, first: ColumnElement[Any], second: ColumnElement[Any], pairs: Sequence[tuple[Any, Any]]

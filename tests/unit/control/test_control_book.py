@@ -4,7 +4,7 @@ import shlex
 from datetime import UTC, datetime
 
 from compactor.control.configured import Configured
-from compactor.control.judge import Judge, Situation
+from compactor.control.judge import Judge
 from compactor.control.records import Drain, Holds, Pause
 from compactor.control.scope import Scope, Subject
 from compactor.control.spending import charged, slot_of
@@ -74,7 +74,7 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
     given = Configured.of(
         Settings(database={"url": "sqlite:////unused.db"}, windows=windows, control={"budgets": sections["budget"]})
     )
-    at = Situation(
+    judge = Judge(
         now_ms=now,
         holds=Holds(tuple(pauses), tuple(drains)),
         unknown=unknown,
@@ -82,10 +82,10 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
         windows=given.windows,
         blackouts=given.blackouts,
         budgets=given.budgets,
-        spent=spent,
+        records=spent,
         zone=given.zone,
     )
-    return Judge(at), working, asked
+    return judge, working, asked
 
 
 def answers(case: Case) -> list[str]:

@@ -111,7 +111,9 @@ class Stub(Session):
             partition_names=lambda _: ["p=1"],
             stored_as=lambda *_: NOT_STORED,
         )
-        self.stub = SimpleNamespace(schema=SimpleNamespace(version=layout), catalog=self.catalog)
+        self.stub = SimpleNamespace(
+            schema=SimpleNamespace(generation=SimpleNamespace(layout=layout)), catalog=self.catalog
+        )
         self.form = "json"
 
     def database(self, **_):

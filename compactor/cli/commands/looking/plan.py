@@ -73,10 +73,10 @@ def make_plan(
         RefusedError: NOT_ENOUGH, or the reason why the compaction would be refused.
     """
     database, settings = session.database(), session.settings
-    require_eligible(session.places, found.place, database.schema.version, kind)
+    require_eligible(session.places, found.place, database.schema.generation.layout, kind)
     transactions = Transactions(database)
     txns = transactions.valid_txns()
-    layout = database.schema.version
+    layout = database.schema.generation.layout
     request = CompactionRequest(
         entry=QueueEntry(0, found.entity, kind, QueueState.INITIATED, properties=properties or {}),
         attempt="plan",

@@ -107,7 +107,7 @@ def enqueue(
     wanted = parse_target(target, partition)
     database = session.database(write=True)
     found = find(Catalog(database), wanted)
-    require_eligible(session.places, found.place, database.schema.version, CompactionKind(kind))
+    require_eligible(session.places, found.place, database.schema.generation.layout, CompactionKind(kind))
     daemons = control_records.daemons(session)
     warnings = [
         warning for warning in (found.kept, _dropped(properties), _odd(session, daemons, pool)) if warning is not None
@@ -168,7 +168,7 @@ def _many(
         ]
     if (dropped := _dropped(asking.properties)) is not None:
         session.output.say(f"warning: {dropped}")
-    skips = why_ineligible(session.places, [found for found, _, _ in kinds], database.schema.version)
+    skips = why_ineligible(session.places, [found for found, _, _ in kinds], database.schema.generation.layout)
     wanted = [one for one, skip in zip(kinds, skips, strict=True) if skip is None]
     requests = [
         Request(

@@ -37,7 +37,7 @@ def retry(session: Session, *, number: int, wait: bool, timeout: float | None) -
         session.output.say(f"compaction {number} {ended}")
         return Code.NOTHING_TO_DO
     found = find(Catalog(database), parse_target(entry.entity.full_name, entry.entity.partition))
-    require_eligible(session.places, found.place, database.schema.version, entry.kind)
+    require_eligible(session.places, found.place, database.schema.generation.layout, entry.kind)
     asked = queue.enqueue(
         entry.entity,
         entry.kind,

@@ -143,7 +143,7 @@ def _examined(
     yield from _guarded("Hive", lambda: hive(session))
     yield from _guarded("tables", lambda: left_alone(session))
     yield from _guarded("names", lambda: names(session))
-    yield columns(session.settings.readers.orc_columns, database.schema.version)
+    yield columns(session.settings.readers.orc_columns, database.schema.generation.layout)
     locations = _locations(session)
     for location in locations:
         tell(location)
@@ -258,8 +258,8 @@ def readers(session: Session, site: Path) -> list[Finding]:
         return []  # `configured` has said so
     schema, ours = session.database().schema, session.settings.readers
     clashes = [
-        *_columns(found, ours.orc_columns, schema.version),
-        *deviations(found, schema.version, schema.schema_version),
+        *_columns(found, ours.orc_columns, schema.generation.layout),
+        *deviations(found, schema.generation.layout, schema.schema_version),
         *_originals(found, ours=ours.insert_only_originals),
     ]
     return [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in clashes]
@@ -342,7 +342,7 @@ def left_alone(session: Session) -> list[Finding]:
     """Which tables the Initiator leaves alone because their owners want it so; nothing is wrong with that."""
     database = session.database()
     parameters = Catalog(database).parameters_of_tables(AUTO_COMPACTION_KEYS)
-    version = database.schema.version
+    version = database.schema.generation.layout
     off = sorted(str(entity) for entity, both in parameters.items() if auto_compaction_off(*both, version))
     if not off:
         return [Finding("tables", Standing.OK, f"none has {NO_AUTO_COMPACTION_KEY}")]

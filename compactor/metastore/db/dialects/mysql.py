@@ -8,7 +8,6 @@ costs one round trip. Source: docs/metastore.md, "MySQL and MariaDB"; Hive's Dat
 import contextlib
 import math
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -288,9 +287,6 @@ class MySQL(Dialect):
             if code in _ELSEWHERE or code in LOST:
                 context.is_disconnect = True
 
-    def adopt(self, engine: Engine) -> None:
-        """Does nothing: the server's administrator sets the database up."""
-
     def create_table(self, table: Table) -> ExecutableDDLElement:
         # Keys are told apart by every character, and sorted by it, whatever the database's own collation.
         own = table.to_metadata(MetaData())
@@ -354,13 +350,6 @@ class MySQL(Dialect):
         query: Select[Any] = select(literal_column("@@global.read_only")).select_from(table).limit(1)
         if connection.scalar(query) not in (0, "OFF"):
             raise OperationalError(str(query), None, pymysql.OperationalError(1290, "the server is read-only"))
-
-    def announce(self, connection: Connection) -> None:
-        """Does nothing: the server has no means for it."""
-
-    def await_announcement(self, connection: Connection, seconds: float) -> bool:  # noqa: ARG002 - no other process can be heard
-        time.sleep(seconds)
-        return False
 
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:
         return [(table, right) for table, right in wanted if not _may(connection, table, right)]

@@ -135,9 +135,6 @@ class PostgreSQL(Dialect):
             if "cached plan must not change result type" in str(context.original_exception):
                 context.is_disconnect = True
 
-    def adopt(self, engine: Engine) -> None:
-        """Does nothing: the server's administrator sets the database up."""
-
     def now_ms(self) -> ColumnElement[int]:
         # The start of the transaction, as in Hive: for the age of a row it must not be later than the snapshot that
         # shows the row.
@@ -176,12 +173,7 @@ class PostgreSQL(Dialect):
         if state == "3D000" or ("database" in message and "does not exist" in message and "FATAL" in message):
             return Failure.UNREACHABLE
         # the last: cancelled, by an administrator or the server's own limit
-        if state in {
-            "40001",
-            "40P01",
-            "55P03",
-            "57014",
-        }:
+        if state in {"40001", "40P01", "55P03", "57014"}:
             return Failure.CONFLICT
         if state in {"42P01", "42703"}:
             return Failure.CHANGED

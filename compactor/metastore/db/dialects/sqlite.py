@@ -1,7 +1,6 @@
 """The embedded database: an SQLite file, which belongs to one process."""
 
 import sqlite3
-import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -71,13 +70,6 @@ class SQLite(Dialect):
 
     def limit_waiting(self, connection: Connection, milliseconds: int) -> None:
         """Does nothing: waiting happens at BEGIN, bounded by the connection's time-out."""
-
-    def announce(self, connection: Connection) -> None:
-        """Does nothing: no other process may be waiting."""
-
-    def await_announcement(self, connection: Connection, seconds: float) -> bool:  # noqa: ARG002 - no other process queues entries
-        time.sleep(seconds)
-        return False
 
     def lacking(self, connection: Connection, wanted: Sequence[tuple[Table, str]]) -> Sequence[tuple[Table, str]]:  # noqa: ARG002 - a user who may open the file has every right
         return ()
