@@ -2,7 +2,6 @@
 
 from compactor.errors import VerificationError
 from compactor.handles import RandomReader, same_ends
-from compactor.reasons import Reason
 
 
 def require_copied(result: RandomReader, at: int, source: RandomReader, start: int, length: int) -> None:
@@ -18,6 +17,5 @@ def require_copied(result: RandomReader, at: int, source: RandomReader, start: i
     """
     if not same_ends(result, at, source, start, length):
         raise VerificationError(
-            Reason.VERIFICATION_FAILED,
-            f"{result.name} from byte {at} on hasn't the bytes of {source.name} from byte {start} on",
+            f"{result.name} from byte {at} on hasn't the bytes of {source.name} from byte {start} on"
         )

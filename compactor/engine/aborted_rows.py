@@ -22,7 +22,6 @@ from compactor.errors import CorruptFileError, RefusedError
 from compactor.log import get_logger
 from compactor.orc.events.keys import read_keys, stripe_bounds
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.reasons import Reason
 from compactor.storage.base import Storage
 
 _log = get_logger(__name__)
@@ -125,7 +124,7 @@ def _seen_in_file(storage: Storage, location: str, path: str, wanted: npt.NDArra
     with open_input(storage, location, path) as reader:
         tail = read_tail(reader)
         if not tail.is_acid:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{path} isn't a full-ACID file: its columns are {tail.tree}")
+            raise CorruptFileError(f"{path} isn't a full-ACID file: its columns are {tail.tree}")
         for stripe in range(len(tail.stripes)):
             possible = _possible(tail, stripe, wanted)
             if len(possible):

@@ -233,9 +233,7 @@ def _logical_length(storage: Storage, location: str, file: InputFile) -> int | N
         )
     length = int(LONG.unpack_from(data, whole - LONG.size)[0])
     if not 0 <= length <= file.length:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{file.side_file} says {length} bytes, {file.path} has {file.length}"
-        )
+        raise CorruptFileError(f"{file.side_file} says {length} bytes, {file.path} has {file.length}")
     return length
 
 

@@ -187,7 +187,7 @@ class SourceRows:
                 if source.synthetic is None
                 else "has ACID columns, and other keys were given for its rows"
             )
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} {what}")
+            raise CorruptFileError(f"{tail.name} {what}")
         check_recodable(output.row, tail.name)
         self._source, self._filter, self._tally, self._python = source, row_filter, tally, python
         self._digester, self._row = digester, output.row
@@ -259,9 +259,7 @@ class SourceRows:
             five = [pa.array(column) for column in keys.columns]
             row = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
         if row.null_count:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values"
-            )
+            raise CorruptFileError(f"{source.tail.name}: stripe {stripe + 1} has rows without values")
         if self._conversion is not None:
             before, row = row, self._conversion.array(row)
             if self._moved is not None:
@@ -299,7 +297,7 @@ class SourceRows:
                 yield Chunk(keys, PythonRows(made), zone)
             maps.check()
         except (pyorc.errors.ParseError, TypeError) as error:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} can't be decoded ({error})") from error
+            raise CorruptFileError(f"{name} can't be decoded ({error})") from error
         except UnicodeDecodeError as error:
             raise RefusedError(
                 Reason.UNSUPPORTED_FORMAT,
@@ -308,7 +306,7 @@ class SourceRows:
 
     def _python_rows(self, keys: KeyColumns, values: Sequence[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
         if any(value is None for value in values):
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} has rows without values")
+            raise CorruptFileError(f"{name} has rows without values")
         rows = values if self._conversion is None else [self._conversion.value(value) for value in values]
         if self._moved is not None:
             before = struct_of(PythonRows([(value,) for value in values]), self._source.tail.row_tree)
@@ -318,9 +316,9 @@ class SourceRows:
     def _check(self, keys: KeyColumns, stripe: int) -> None:
         name = f"{self._source.tail.name}: stripe {stripe + 1}"
         if (keys.operation != INSERT).any():
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} holds events that aren't inserts")
+            raise CorruptFileError(f"{name} holds events that aren't inserts")
         if not keys.ascending() or (self._before is not None and keys.key(0) <= self._before):
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} isn't sorted by ROW__ID")
+            raise CorruptFileError(f"{name} isn't sorted by ROW__ID")
         self._before = keys.key(-1)
 
     def _filtered(self, chunk: Chunk) -> Chunk:

@@ -364,13 +364,11 @@ def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
         )
         if file.empty and role is FileRole.DELETE_DELTA:  # read row by row it is one without events
             raise CorruptFileError(
-                Reason.CORRUPT_FILE,
-                f"{spec.name}: {entry.path} is empty (0 bytes): Hive's vectorised reader fails over delete deltas like that",
+                f"{spec.name}: {entry.path} is empty (0 bytes): Hive's vectorised reader fails over delete deltas like that"
             )
         if file.empty and heeds_sides:
             raise CorruptFileError(
-                Reason.CORRUPT_FILE,
-                f"{spec.name}: {entry.path} is empty (0 bytes), in the delta of a stream: its writer has not flushed, or broke off",
+                f"{spec.name}: {entry.path} is empty (0 bytes), in the delta of a stream: its writer has not flushed, or broke off"
             )
         files.append(file)
     if len({file.raw for file in files}) > 1:

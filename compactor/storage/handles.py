@@ -13,7 +13,6 @@ from typing import Final, Self
 
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
-from compactor.reasons import Reason
 
 PIECE: Final = 8 << 20
 """Bytes read at once when a copy passes through this process."""
@@ -122,6 +121,5 @@ def whole(reader: RandomReader, offset: int, length: int, piece_bytes: int) -> I
 def truncated(path: str, offset: int, length: int) -> CorruptFileError:
     """The error for a file that ends before the requested range does."""
     return CorruptFileError(
-        Reason.CORRUPT_FILE,
-        f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read",
+        f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read"
     )

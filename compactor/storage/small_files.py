@@ -53,7 +53,6 @@ def is_base_metadata(path: str) -> bool:
 
 def _malformed(path: str) -> CorruptFileError:
     return CorruptFileError(
-        Reason.CORRUPT_FILE,
         f'{path!r} isn\'t a JSON object with a "dataFormat": Hive readers fail on it; repair or remove it',
     )
 

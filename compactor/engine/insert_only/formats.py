@@ -186,9 +186,7 @@ def _require_nothing(result: RandomReader) -> None:
         VerificationError: a file that was made of files of no bytes has some.
     """
     if result.size:
-        raise VerificationError(
-            Reason.VERIFICATION_FAILED, f"{result.name} has {result.size} bytes, and its files none"
-        )
+        raise VerificationError(f"{result.name} has {result.size} bytes, and its files none")
 
 
 class _Parquet:

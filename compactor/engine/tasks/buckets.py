@@ -210,12 +210,10 @@ class _Files:
             events = self._applied_events(spanning([self._source(files, segment)]))
             for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
                 if not keys.ascending() or (last is not None and keys.key(0) <= last):
-                    raise CorruptFileError(
-                        Reason.CORRUPT_FILE, f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID"
-                    )
+                    raise CorruptFileError(f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID")
                 if (decode_buckets(keys.bucket) != self._work.bucket.bucket).any():
                     raise CorruptFileError(
-                        Reason.WRONG_BUCKET, f"{file.path} holds rows of other buckets than {self._work.bucket.bucket}"
+                        f"{file.path} holds rows of other buckets than {self._work.bucket.bucket}", Reason.WRONG_BUCKET
                     )
                 kept = file.role is FileRole.BASE or visible(keys, self._aborted, None).all()
                 if not kept or (events is not None and events.mask(keys).any()):

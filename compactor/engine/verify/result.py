@@ -16,7 +16,8 @@ from compactor.engine.insert_only.tasks import apart
 from compactor.engine.results import Checked, Manifest, ManifestFile, OutputFile, RowCounts, Staged, markers_of
 from compactor.engine.staging.directory import Staging
 from compactor.engine.tasks.specs import work_of
-from compactor.engine.verify.stripes import VerifyTask, different, verify_stripes
+from compactor.engine.verify.stripes import VerifyTask, verify_stripes
+from compactor.errors import VerificationError
 from compactor.orc.digests.digest import Digest, differences
 from compactor.planning.document import CompactionPlan, FileRole
 from compactor.planning.insert_only.formats import END_TO_END
@@ -85,13 +86,13 @@ def _manifest(directory: str, staged: Staged, staging: Staging, storage: Storage
     found = {entry.path: entry.length for entry in listed}
     if set(found) != files.keys() | markers:
         odd = sorted(set(found) ^ (files.keys() | markers))
-        raise different(
+        raise VerificationError(
             f"{directory} should hold {len(files)} files and {len(markers)} markers; {odd[0]} is {'too much' if odd[0] in found else 'missing'}"
         )
     for name, file in files.items():
         with storage.open_read(staging.place(directory, name)) as reader:
             if reader.size != file.length or checksum(reader) != file.checksum:
-                raise different(f"{directory}/{name} isn't the file that its task reported")
+                raise VerificationError(f"{directory}/{name} isn't the file that its task reported")
     kind = next(output.kind for output in staged.plan.outputs if output.name == directory)
     return Manifest(directory, kind, tuple(ManifestFile(entry.path, entry.length) for entry in listed))
 
@@ -104,14 +105,14 @@ def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
         VerificationError: names the first difference, or the columns that differ.
     """
     if (wrong := next((one.wrong for one in checked if one.wrong is not None), None)) is not None:
-        raise different(wrong)
+        raise VerificationError(wrong)
     for file in staged.files:
         found = sum(
             (one.digest for one in checked if (one.directory, one.name) == (file.directory, file.name)), Digest()
         )
         if found != file.digest:
             apart = ", ".join(differences(row_type(staged.plan.columns), file.digest, found))
-            raise different(
+            raise VerificationError(
                 f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {apart}"
             )
 
@@ -137,18 +138,24 @@ def check_joins(staged: Staged) -> None:
                 if alone is not None and alone.length == copy.bytes:
                     carried.add(copy.path)
                 elif alone is not None or place not in files:
-                    raise different(f"{output.name}/{join.name} is missing, and {copy.path} wasn't carried over")
+                    raise VerificationError(
+                        f"{output.name}/{join.name} is missing, and {copy.path} wasn't carried over"
+                    )
             if place not in files:
                 continue
             if place not in checked:
-                raise different(f"{output.name}/{join.name} wasn't compared with its inputs")
+                raise VerificationError(f"{output.name}/{join.name} wasn't compared with its inputs")
             if (wrong := checked[place]) is not None:
-                raise different(wrong)
+                raise VerificationError(wrong)
             joined, file = [one for one in join.segments if one.path not in carried], files[place]
             if file.rows.written != (rows := sum(segment.rows for segment in joined)):
-                raise different(f"{output.name}/{join.name}: {rows} rows go in, {file.rows.written} were written")
+                raise VerificationError(
+                    f"{output.name}/{join.name}: {rows} rows go in, {file.rows.written} were written"
+                )
             if join.format in END_TO_END and file.copied_bytes != (size := sum(segment.bytes for segment in joined)):
-                raise different(f"{output.name}/{join.name}: {size} bytes go in, {file.copied_bytes} were copied")
+                raise VerificationError(
+                    f"{output.name}/{join.name}: {size} bytes go in, {file.copied_bytes} were copied"
+                )
 
 
 def check_accounts(staged: Staged) -> None:
@@ -165,19 +172,23 @@ def check_accounts(staged: Staged) -> None:
     planned = {(output.name, bucket.bucket): bucket for output in plan.outputs for bucket in output.buckets}
     if got.keys() != planned.keys():
         missing = min(planned.keys() ^ got.keys())
-        raise different(f"bucket {missing[1]} of {missing[0]} is {'missing' if missing in planned else 'too much'}")
+        raise VerificationError(
+            f"bucket {missing[1]} of {missing[0]} is {'missing' if missing in planned else 'too much'}"
+        )
     for place, bucket in planned.items():
         rows = got[place]
         expected = bucket.delete_events if not bucket.segments else sum(segment.rows for segment in bucket.segments)
         if rows.read != expected or not rows.balanced or (bucket.segments and rows.deleted > bucket.delete_events):
             said = f"{rows.read} read, {rows.written} written, {rows.deleted} deleted, {rows.aborted} aborted"
-            raise different(f"bucket {place[1]} of {place[0]}: {expected} rows go in, but {said}")
+            raise VerificationError(f"bucket {place[1]} of {place[0]}: {expected} rows go in, but {said}")
         if not bucket.segments and (rows.deleted or rows.aborted):
-            raise different(f"bucket {place[1]} of {place[0]}: delete events were dropped while they were written")
+            raise VerificationError(
+                f"bucket {place[1]} of {place[0]}: delete events were dropped while they were written"
+            )
     inserts = [file for file in plan.inputs if file.role is not FileRole.DELETE_DELTA]
     total = sum((got[place] for place, bucket in planned.items() if bucket.segments), RowCounts())
     if total.read != sum(file.rows for file in inserts):
-        raise different(f"the inputs hold {sum(file.rows for file in inserts)} rows, {total.read} were read")
+        raise VerificationError(f"the inputs hold {sum(file.rows for file in inserts)} rows, {total.read} were read")
 
 
 def _verify_tasks(plan: CompactionPlan, file: OutputFile, staging: Staging) -> list[VerifyTask]:

@@ -30,7 +30,6 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.copied import difference
 from compactor.planning.document import DeleteScope
-from compactor.reasons import Reason
 from compactor.storage.base import ReadHandle, Storage
 from compactor.storage.registry import storage_for
 
@@ -98,7 +97,7 @@ class _Check:
         try:
             self._tail: Tail = read_tail(reader)
         except RefusedError as error:
-            raise different(f"{self._name}: {error.message}") from error
+            raise VerificationError(f"{self._name}: {error.message}") from error
         self._inputs = {file.path: file for file in task.work.inputs}
         self._opened = inputs
         self._aborted = np.array(task.work.aborted, dtype=np.int64)
@@ -223,7 +222,7 @@ class _Check:
             for chunk in SourceRows(source, self._output, RowFilter(), RowTally(), digester=self._digester):
                 yield chunk.keys
         except RefusedError as error:
-            raise different(error.message) from error
+            raise VerificationError(error.message) from error
 
     def _keys(self, index: int, keys: KeyColumns, events: DeleteEvents | None) -> None:
         low, high = self._task.work.write_ids
@@ -285,14 +284,9 @@ class _Check:
             raise self._wrong(f"stripe {index + 1} hasn't the last key of its source, stripe {source + 1} of {path}")
 
     def _wrong(self, what: str) -> VerificationError:
-        return different(f"{self._name} {what}")
+        return VerificationError(f"{self._name} {what}")
 
 
 def _widened(spans: list[tuple[int, int]], keys: KeyColumns) -> list[tuple[int, int]]:
     now = [(int(column.min()), int(column.max())) for column in keys.columns]
     return [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(spans, now, strict=True)] if spans else now
-
-
-def different(message: str) -> VerificationError:
-    """The error for a difference that verification found."""
-    return VerificationError(Reason.VERIFICATION_FAILED, message)

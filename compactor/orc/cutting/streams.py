@@ -15,7 +15,6 @@ from typing import Final
 from compactor.errors import VerificationError
 from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
-from compactor.reasons import Reason
 
 _PIECE: Final = 256 << 10
 
@@ -103,7 +102,7 @@ class Stream:
         chunks = tuple(codec.compressed_chunks(data, kind, block_size))
         made = Stream(chunks, kind, block_size, "what was just compressed")
         if made.contents != [data[at : at + block_size] for at in range(0, len(data), block_size)]:
-            raise VerificationError(Reason.VERIFICATION_FAILED, f"{kind.name} didn't keep {len(data)} bytes")
+            raise VerificationError(f"{kind.name} didn't keep {len(data)} bytes")
         return made
 
     @property
@@ -193,9 +192,7 @@ class Stream:
                 chunks.append(self.chunks[number])
         expected = self.starts[-1] + sum(len(edit.bytes) - (edit.end - edit.start) for edit in edits)
         if starts[-1] != expected:
-            raise VerificationError(
-                Reason.VERIFICATION_FAILED, f"{self.where} has {starts[-1]} bytes instead of {expected}"
-            )
+            raise VerificationError(f"{self.where} has {starts[-1]} bytes instead of {expected}")
         return Stream(tuple(chunks), self.kind, self.block_size, self.where, self.room, contents, starts)
 
     def positions(self, offsets: Sequence[int]) -> list[tuple[int, ...]]:

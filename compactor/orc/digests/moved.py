@@ -16,7 +16,6 @@ from compactor.acid.types import HiveType, Kind
 from compactor.errors import VerificationError
 from compactor.orc.digests.digest import Digester, column_paths
 from compactor.orc.format.key_columns import KeyColumns
-from compactor.reasons import Reason
 
 _INTEGERS: Final = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _TEXTS: Final = (Kind.STRING, Kind.VARCHAR)
@@ -86,8 +85,7 @@ class MovedValues:
         paths = list(column_paths(self._table))
         if wrong := [paths[column] for column, source in self._pairs if ours[column] != theirs[source]]:
             raise VerificationError(
-                Reason.VERIFICATION_FAILED,
-                f"{self._name}: {', '.join(wrong)} would hold other values than the table's readers take from the file",
+                f"{self._name}: {', '.join(wrong)} would hold other values than the table's readers take from the file"
             )
 
 

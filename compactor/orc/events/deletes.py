@@ -24,7 +24,6 @@ from compactor.orc.events.event_share import EVERYTHING, Share
 from compactor.orc.events.keys import DELETE, StripeBounds, read_keys
 from compactor.orc.format.key_columns import KeyColumns, search_keys
 from compactor.orc.format.tail import Tail
-from compactor.reasons import Reason
 
 IN_MEMORY_EVENTS: Final = 4_000_000
 _BLOCK: Final = 1 << 18
@@ -219,9 +218,7 @@ def read_events(
                 continue
             for keys in read_keys(reader, tail, stripe):
                 if (keys.operation != DELETE).any():
-                    raise CorruptFileError(
-                        Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events"
-                    )
+                    raise CorruptFileError(f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events")
                 valid = visible(keys, aborted, high_watermark)
                 yield share().of(keys if valid.all() else keys.select(valid))
 

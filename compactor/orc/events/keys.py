@@ -59,7 +59,7 @@ def read_keys(reader: RandomReader, tail: Tail, stripe: int, rows: int = BATCH_R
             stripe's statistics (raised after the last batch).
     """
     if not tail.is_acid:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
+        raise CorruptFileError(f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
     seen = DecodedKeys(tail, stripe)
     for batch in read_batches(reader, tail, stripe, _KEY_COLUMNS, rows=rows):
         keys = key_columns(batch, tail.name, stripe)
@@ -77,7 +77,7 @@ def key_columns(batch: Any, name: str, stripe: int) -> KeyColumns:
     """
     columns = [batch.column(column - 1) for column in _KEY_COLUMNS]
     if any(column.null_count for column in columns):
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{name}: stripe {stripe + 1} has NULL in an ACID column")
+        raise CorruptFileError(f"{name}: stripe {stripe + 1} has NULL in an ACID column")
     return KeyColumns(*(column.to_numpy(zero_copy_only=False) for column in columns))
 
 

@@ -316,11 +316,9 @@ def _require_few(footer: pb.Footer, metadata: bytes, where: str) -> None:
     try:
         for number, (begin, end) in enumerate(_messages(metadata, 0, len(metadata))):
             if number == stripes or next(islice(_messages(metadata, begin, end), columns, None), None) is not None:
-                raise CorruptFileError(
-                    Reason.CORRUPT_FILE, f"{where}: has statistics of more than {stripes} stripes of {columns} columns"
-                )
+                raise CorruptFileError(f"{where}: has statistics of more than {stripes} stripes of {columns} columns")
     except IndexError as error:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: can't be read") from error
+        raise CorruptFileError(f"{where}: can't be read") from error
 
 
 def _messages(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
@@ -357,7 +355,7 @@ def _parse(kind: type[_MESSAGE], data: bytes, name: str, where: str) -> _MESSAGE
 
 
 def _corrupt(name: str, what: str) -> CorruptFileError:
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{name} {what}")
+    return CorruptFileError(f"{name} {what}")
 
 
 def _encrypted(name: str) -> RefusedError:

@@ -18,7 +18,6 @@ from compactor.orc.format import codec
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.schema import column_ids
 from compactor.orc.format.tail import LONGEST_METADATA, MAGIC, Tail, read_stripe_footer
-from compactor.reasons import Reason
 
 UTC: Final = "GMT"
 """The C++ library's name of UTC, the one zone that needs no rules."""
@@ -69,7 +68,7 @@ def zone_of(tail: Tail, footer: pb.StripeFooter) -> str:
         return UTC
     said = footer.writer_timezone
     if not isinstance(said, str):  # protobuf returns a name that isn't UTF-8 as bytes
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} names a time zone that isn't UTF-8: {said!r}")
+        raise CorruptFileError(f"{tail.name} names a time zone that isn't UTF-8: {said!r}")
     return UTC if said in _NAMES_OF_UTC else said
 
 

@@ -28,7 +28,6 @@ from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
 from compactor.orc.format.zones import TIMESTAMPS, UTC
 from compactor.orc.reading.counts import ValueCounts
-from compactor.reasons import Reason
 
 BATCH_ROWS: Final = 1 << 16
 _BATCH_BYTES: Final = 16 << 20
@@ -155,9 +154,7 @@ def image_of_several(stripes: Sequence[FoundStripe], most: int) -> pa.Buffer:
         pieces += [*found, packed]
         at += made[-1].data_length + len(packed)
         if at > most:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{stripe.tail.name}: small stripes hold more than {most} bytes together"
-            )
+            raise CorruptFileError(f"{stripe.tail.name}: small stripes hold more than {most} bytes together")
     return pa.py_buffer(b"".join([*pieces, _image_tail(tail, kind, kept, made, 0)]))
 
 
@@ -235,9 +232,9 @@ def batches_of(image: io.BufferedIOBase | pa.Buffer, expected: int, rows: int, w
                 yield batch
     except (pa.ArrowException, OSError) as error:
         said = [*str(error).strip().splitlines(), type(error).__name__][0]
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where} ({said})") from error
+        raise CorruptFileError(f"{where} ({said})") from error
     if seen != expected:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: it holds {seen} rows instead of {expected}")
+        raise CorruptFileError(f"{where}: it holds {seen} rows instead of {expected}")
 
 
 def batch_rows(tail: Tail, stripe: int) -> int:
@@ -387,9 +384,7 @@ def _bytes(reader: RandomReader, piece: Piece) -> bytes:
 def _read(reader: RandomReader, piece: tuple[int, int]) -> bytes:
     data = reader.read_at(*piece)
     if len(data) != piece[1]:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{reader.name} ended inside a stripe at byte {piece[0] + len(data)}"
-        )
+        raise CorruptFileError(f"{reader.name} ended inside a stripe at byte {piece[0] + len(data)}")
     return data
 
 

@@ -87,7 +87,7 @@ def check_nanoseconds(reader: RandomReader, tail: Tail, stripe: int) -> None:
         for low, high in (found for column in batch.columns for found in _extremes(column)):
             if low < _BASE or high >= _BASE + _SECOND:
                 what = f"a timestamp with {(low if low < _BASE else high) - _BASE} nanoseconds, which Hive doesn't read"
-                raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds {what}")
+                raise CorruptFileError(f"{tail.name}: stripe {stripe + 1} holds {what}")
 
 
 def check_map_keys(reader: RandomReader, tail: Tail, stripe: int) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownError, UnreachableError
 from compactor.handles import RandomReader
-from compactor.reasons import Reason
 from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
 from compactor.storage.s3_store import records
 from compactor.storage.s3_store.client import (
@@ -319,4 +318,4 @@ def abort_upload(client: S3Client, bucket: str, key: str, upload_id: str, name: 
 
 def replaced(name: str) -> CorruptFileError:
     """The error for an object that isn't the one that was opened."""
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{name!r} was replaced or removed while it was read")
+    return CorruptFileError(f"{name!r} was replaced or removed while it was read")
