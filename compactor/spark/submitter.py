@@ -18,6 +18,8 @@ from compactor.spark.results import Counted, results_of
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+Answers = list[Counted] | str
+"""What the tasks of a job sent back, in their order; or why the job failed, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,13 @@ class Runner(ABC):
         """See `Submitter.run`."""
         if cancelled():
             raise CancelledError(f"{job.name} was cancelled before its job started")
-        return results_of(self._answers(job, function, tasks, progress, cancelled)) if tasks else []
+        if not tasks:
+            return []
+        answers = self._answers(job, function, tasks, progress, cancelled)
+        if isinstance(answers, str):
+            raise BrokenDownError(f"Spark job {job.name} failed: {answers}")
+        progress(1.0)
+        return results_of(answers)
 
     @property
     def cold(self) -> bool:
@@ -167,5 +175,5 @@ class Runner(ABC):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> list[Counted]:
-        """What the tasks sent back, in their order. Raises as `Submitter.run`, except for errors of tasks."""
+    ) -> Answers:
+        """Run the tasks. Raises as `Submitter.run`, except for errors of tasks, and of the job as a whole."""

@@ -28,8 +28,7 @@ from compactor.spark.application.command import command, environment
 from compactor.spark.application.mailbox import DIRECTORY, Assignment, Mailbox, Seen
 from compactor.spark.application.orphans import YARN_ID, by_keytab, end_group, end_on_yarn, end_processes
 from compactor.spark.java import require_java, telling_line
-from compactor.spark.results import Counted
-from compactor.spark.submitter import BrokenDownError, JobName, Runner
+from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 from compactor.storage.registry import StorageOptions, storage_for
@@ -91,20 +90,16 @@ class ApplicationSubmitter(Runner):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> list[Counted]:
+    ) -> Answers:
         try:
             application = self._running.get(job.key) or self._start(job)
             application.asked += 1
             application.mailbox.ask(application.asked, function, tasks)
             self._follow(application, progress, cancelled)
-            answer = application.mailbox.answer(application.asked)
+            return application.mailbox.answer(application.asked)
         except BaseException:
             self.end(job)
             raise
-        if answer.broken is not None:
-            raise BrokenDownError(f"Spark job {job.name} failed: {answer.broken}")
-        progress(1.0)
-        return answer.results
 
     def _follow(
         self, application: _Application, progress: Callable[[float], None], cancelled: Callable[[], bool]
