@@ -32,7 +32,8 @@ from compactor.orc.writing.schema_evolution import conversion, widens_float
 from compactor.planning.document import FileRole, InputFile
 from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.reasons import Reason
-from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.base import Storage
+from compactor.storage.handles import ReadHandle
 from compactor.storage.location import join
 
 OPEN_FILES: Final = 64

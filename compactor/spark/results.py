@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.errors import CompactorError
-from compactor.storage.base import ReadHandle
+from compactor.storage.handles import ReadHandle
 from compactor.storage.hdfs.tokens import HELD
 from compactor.storage.io_counters import TASKS, BytesMoved, measured
 from compactor.storage.registry import StorageOptions, configure

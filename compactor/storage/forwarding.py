@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.storage.base import ReadHandle, Room, Storage, Uploads, WriteHandle
+from compactor.storage.base import Room, Storage, Uploads
+from compactor.storage.handles import ReadHandle, WriteHandle
 
 Answer = TypeVar("Answer")
 

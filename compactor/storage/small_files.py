@@ -19,7 +19,7 @@ from compactor.acid.names import METADATA_FILE, is_hidden
 from compactor.acid.originals import decode_originals, lists_in
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import ReadHandle, WriteHandle
+from compactor.storage.handles import ReadHandle, WriteHandle
 from compactor.storage.location import join
 
 METADATA_LIMIT: Final = 1 << 16

@@ -30,7 +30,8 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.copied import difference
 from compactor.planning.document import DeleteScope
-from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.base import Storage
+from compactor.storage.handles import ReadHandle
 from compactor.storage.registry import storage_for
 
 

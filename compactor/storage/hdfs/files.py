@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from compactor.errors import RetryableError
 from compactor.handles import RandomReader
-from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
+from compactor.storage.handles import ReadHandle, WriteHandle, truncated
 from compactor.storage.hdfs.call_timeout import within
 from compactor.storage.hdfs.failures import explained
 
@@ -20,7 +20,7 @@ _AHEAD: Final = 16
 """Pieces that are read ahead."""
 
 
-class HdfsReader(ReadingHandle):
+class HdfsReader(ReadHandle):
     """
     A `ReadHandle`. The client keeps no position, so threads may share it.
 
@@ -29,11 +29,11 @@ class HdfsReader(ReadingHandle):
     """
 
     def __init__(self, client: Any, path: str, name: str, seconds: float | None = None) -> None:
-        self.name: Final = name
+        self.name = name
         self._seconds: Final = seconds
         with explained("read", name):
             self._file: Final = client.read(path)
-        self.size: Final = len(self._file)
+        self.size = len(self._file)
 
     def read_at(self, offset: int, length: int) -> bytes:
         length = min(length, self.size - offset)
@@ -54,7 +54,7 @@ class HdfsReader(ReadingHandle):
                 yield piece
 
 
-class HdfsWriter(WritingHandle):
+class HdfsWriter(WriteHandle):
     """
     A `WriteHandle` on a file that didn't exist before.
 

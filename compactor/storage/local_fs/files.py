@@ -14,7 +14,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from compactor.handles import RandomReader
 from compactor.storage.failures import explained
-from compactor.storage.handles import ReadingHandle, WritingHandle, whole
+from compactor.storage.handles import ReadHandle, WriteHandle, whole
 from compactor.storage.local_fs.beneath import Entry, at, open_regular, remove_file
 
 _BUFFER: Final = 1 << 20
@@ -30,17 +30,17 @@ _NO_KERNEL_COPY: Final = frozenset(
 )
 
 
-class LocalReader(ReadingHandle):
+class LocalReader(ReadHandle):
     """A `ReadHandle` with its own file descriptor; `root` as in `beneath.RootOf`."""
 
     def __init__(self, path: str, root: str | None = None) -> None:
-        self.name: Final = path
+        self.name = path
         with explained("read", path):
             self._descriptor: Final = at(path, root, open_regular)
         self._open = True
         try:
             with explained("read", path):  # a server of NFS may have forgotten the file since
-                self.size: Final = os.fstat(self._descriptor).st_size
+                self.size = os.fstat(self._descriptor).st_size
         except BaseException:
             self.close()
             raise
@@ -67,7 +67,7 @@ class LocalReader(ReadingHandle):
                 os.close(self._descriptor)
 
 
-class LocalWriter(WritingHandle):
+class LocalWriter(WriteHandle):
     """A `WriteHandle` on a file that didn't exist before; `root` as in `beneath.RootOf`."""
 
     def __init__(self, path: str, root: str | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownError, UnreachableError
 from compactor.handles import RandomReader
-from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
+from compactor.storage.handles import ReadHandle, WriteHandle, truncated
 from compactor.storage.s3_store import records
 from compactor.storage.s3_store.client import (
     WRITE,
@@ -37,12 +37,12 @@ class Object:
     etag: str
 
 
-class S3Reader(ReadingHandle):
+class S3Reader(ReadHandle):
     """A `ReadHandle` on an object."""
 
     def __init__(self, client: S3Client, name: str, found: Object) -> None:
-        self.name: Final = name
-        self.size: Final = found.size
+        self.name = name
+        self.size = found.size
         self.object: Final = found
         self.client: Final = client
 
@@ -226,7 +226,7 @@ class Upload:
         return str(answer["CopyPartResult"]["ETag"])
 
 
-class S3Writer(WritingHandle):
+class S3Writer(WriteHandle):
     """
     A `WriteHandle` on an object that didn't exist before. No object is there until `close`. A small object is sent in
     one request.
