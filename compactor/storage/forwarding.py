@@ -1,7 +1,5 @@
 """
 The base of wrappers around a driver: each call of `Storage`, passed on through one method of the wrapper.
-
-Every call is written out, so that mypy compares wrappers with `Storage` as it compares drivers.
 """
 
 from abc import ABC, abstractmethod
@@ -15,8 +13,8 @@ from compactor.storage.handles import ReadHandle, WriteHandle
 Answer = TypeVar("Answer")
 
 
-class ForwardingStorage(ABC):
-    """A `Storage` around another one. Calls are described there."""
+class ForwardingStorage(Storage, ABC):
+    """A `Storage` around another one."""
 
     def __init__(self, driver: Storage) -> None:
         self._driver = driver

@@ -15,14 +15,14 @@ import errno
 import getpass
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Self
 
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import is_hidden
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import Contents, PreparedFile, Promises, Room, Uploads
+from compactor.storage.base import Contents, Room, Uploads
 from compactor.storage.location import LocationParts, parent
 from compactor.storage.small_files import SmallFiles
 
@@ -73,9 +73,9 @@ def marked(path: str, length: int) -> tuple[str, bool]:
     return path, path == ""
 
 
-class ObjectStorage(SmallFiles):
+class ObjectStorage(SmallFiles, Uploads):
     """
-    Part of a `Storage` on one bucket, and of its `Uploads`.
+    Part of a driver of one bucket, and of its uploads.
 
     Args:
         parts: of any location in the bucket.
@@ -93,44 +93,11 @@ class ObjectStorage(SmallFiles):
 
     @property
     def uploads(self) -> Self:
-        """See `Storage.uploads`."""
         return self
-
-    @abstractmethod
-    def stat(self, location: str) -> FileEntry | None:
-        """See `Storage.stat`."""
-
-    @abstractmethod
-    def prepare(self, source: str, target: str, owner: str, records: str) -> PreparedFile:
-        """See `Uploads.prepare`."""
-
-    @abstractmethod
-    def owner_of(self, location: str) -> str | None:
-        """See `Uploads.owner_of`."""
-
-    @abstractmethod
-    def contents(self, location: str) -> Contents:
-        """See `Uploads.contents`."""
-
-    @abstractmethod
-    def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
-        """See `Uploads.delete_listed`."""
-
-    @abstractmethod
-    def promises(self, location: str) -> Promises:
-        """See `Uploads.promises`."""
-
-    @abstractmethod
-    def withdraw(self, location: str, aside: str) -> bool:
-        """See `Storage.withdraw`."""
 
     @abstractmethod
     def _is_directory(self, location: str) -> bool:
         """Whether any object lies below a location. The bucket itself always is a directory."""
-
-    def exists(self, location: str) -> bool:
-        """See `Storage.exists`."""
-        return self.stat(location) is not None
 
     def rename_noreplace(self, source: str, target: str) -> None:
         """Always refuses: an object store can't rename."""
@@ -139,7 +106,6 @@ class ObjectStorage(SmallFiles):
         )
 
     def delete_tree(self, location: str) -> None:
-        """See `Storage.delete_tree`."""
         self.withdraw(location, "")
 
     def room(self, location: str) -> Room:

@@ -83,9 +83,6 @@ class FsspecStorage(SmallFiles):
         length = 0 if info["type"] == "directory" else int(info["size"])
         return FileEntry(location, length, _mtime_ms(info))
 
-    def exists(self, location: str) -> bool:
-        return self._info(location) is not None
-
     def open_read(self, location: str) -> FsspecReader:
         info = self._info(location)
         if info is None or info["type"] == "directory":

@@ -80,11 +80,7 @@ class HdfsStorage(RenamingStorage):
             None if found is None else FileEntry(location, 0 if found.isdir else found.length, found.modification_time)
         )
 
-    def exists(self, location: str) -> bool:
-        return self._info(location) is not None
-
     def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:
-        """See `Storage.open_files`, and `open_files` for what the NameNode tells."""
         client, root = self._client, self._path(location)
 
         def is_open(path: str) -> bool:

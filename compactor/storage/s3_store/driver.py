@@ -44,8 +44,11 @@ class S3Storage(ObjectStorage):
         super().__init__(parts)
         self._bucket: Final = parts.authority
         self.client: Final = S3Client(options.s3)
-        self.side_by_side: Final = options.s3.threads
         self._promises: Promises | None = None
+
+    @property
+    def side_by_side(self) -> int:
+        return self.client.settings.threads
 
     # Looking
 
