@@ -10,7 +10,7 @@ import os
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from compactor.handles import RandomReader
 from compactor.storage.failures import explained
@@ -95,7 +95,7 @@ class LocalWriter(WriteHandle):
 
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         self._flush()
-        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, _OnDescriptor) else 0
+        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, LocalReader) else 0
         self._position += copied
         for piece in whole(reader, offset + copied, length - copied, _BUFFER):
             self._put(memoryview(piece))
@@ -154,7 +154,7 @@ class LocalWriter(WriteHandle):
                 os.posix_fadvise(self._descriptor, self._given_bytes, length, os.POSIX_FADV_DONTNEED)
             self._given_bytes = self._put_bytes
 
-    def _copy_in_kernel(self, reader: "_OnDescriptor", offset: int, length: int) -> int:
+    def _copy_in_kernel(self, reader: LocalReader, offset: int, length: int) -> int:
         """
         Copy bytes without passing them through this process; returns how many. The number is lower than asked when the
         file systems can't copy this way, or when the source ends.
@@ -175,13 +175,6 @@ class LocalWriter(WriteHandle):
             copied += step
             self._give_to_disk(step)
         return copied
-
-
-@runtime_checkable
-class _OnDescriptor(Protocol):
-    """A reader that has a file descriptor of this machine."""
-
-    def fileno(self) -> int: ...
 
 
 def _create(entry: Entry) -> int:
