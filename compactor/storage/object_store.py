@@ -11,9 +11,7 @@ pure: they know keys and ask no store.
 Source: Hadoop's S3AFileSystem, "Directory markers".
 """
 
-import errno
 import getpass
-import os
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Final, Self
@@ -23,6 +21,7 @@ from compactor.acid.names import is_hidden
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Contents, Room, Uploads
+from compactor.storage.failures import missing, taken
 from compactor.storage.location import LocationParts, parent
 from compactor.storage.small_files import SmallFiles
 
@@ -165,13 +164,3 @@ def changed(location: str, path: str, word: str) -> RefusedError:
     return RefusedError(
         Reason.INPUT_CHANGED, f"{location}/{path} {word} while it was being removed: it stays, and the rest with it"
     )
-
-
-def missing(location: str) -> FileNotFoundError:
-    """The error for an object that isn't there."""
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location)
-
-
-def taken(location: str) -> FileExistsError:
-    """The error for an object that exists already."""
-    return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location)

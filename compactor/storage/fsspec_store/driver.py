@@ -17,9 +17,9 @@ from compactor.acid.listing import FileEntry, Listing
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Room
+from compactor.storage.failures import missing
 from compactor.storage.fsspec_store.files import FsspecReader, said
 from compactor.storage.location import LocationParts, split
-from compactor.storage.object_store import missing
 from compactor.storage.registry import StorageOptions, only_read
 from compactor.storage.small_files import SmallFiles
 

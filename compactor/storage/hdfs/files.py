@@ -4,6 +4,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Any, Final, Protocol, runtime_checkable
 
 from compactor.errors import RetryableError
@@ -157,7 +158,7 @@ def _pieces(reader: RandomReader, offset: int, length: int) -> Iterator[bytes]:
 
 def _ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
     """The same pieces, read by another thread while the caller writes. A single piece needs no thread."""
-    first = list(_taken(pieces, 2))
+    first = list(islice(pieces, 2))
     if len(first) < 2:
         yield from first
         return
@@ -185,14 +186,6 @@ def _ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
     finally:
         stopped.set()
         thread.join()
-
-
-def _taken(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
-    for _ in range(count):
-        piece = next(pieces, None)
-        if piece is None:
-            return
-        yield piece
 
 
 def _offered(
