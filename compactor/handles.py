@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Final, Protocol, runtime_checkable
 
+from compactor.errors import VerificationError
+
 SAMPLE: Final = 4096
 """Bytes at the start and at the end of a copied range that are compared."""
 
@@ -125,3 +127,16 @@ def same_ends(one: RandomReader, at: int, other: RandomReader, start: int, lengt
         one.read_at(at + offset, min(SAMPLE, length)) == other.read_at(start + offset, min(SAMPLE, length))
         for offset in (0, max(0, length - SAMPLE))
     )
+
+
+def require_copied(result: RandomReader, at: int, source: RandomReader, start: int, length: int) -> None:
+    """
+    Compare a copied range by `same_ends`.
+
+    Raises:
+        VerificationError: the ends differ.
+    """
+    if not same_ends(result, at, source, start, length):
+        raise VerificationError(
+            f"{result.name} from byte {at} on hasn't the bytes of {source.name} from byte {start} on"
+        )

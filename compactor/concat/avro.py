@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compactor.concat.samples import require_copied
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
-from compactor.handles import RandomReader, Sink
+from compactor.handles import RandomReader, Sink, require_copied
 from compactor.reasons import Reason
 
 MAGIC: Final = b"Obj\x01"

@@ -17,9 +17,8 @@ from typing import Final, Protocol
 
 from isal import igzip_lib
 
-from compactor.concat.samples import require_copied
 from compactor.errors import CorruptFileError, VerificationError
-from compactor.handles import RandomReader, Sink
+from compactor.handles import RandomReader, Sink, require_copied
 
 PLAIN: Final = "text"
 GZIP: Final = "gzip"
