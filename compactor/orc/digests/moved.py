@@ -31,20 +31,21 @@ class SourceIds:
     """
 
     def __init__(self, file: HiveType, table: HiveType, rule: ColumnRule) -> None:
-        self.of: list[int | None] = [None] * _count(table)
+        self.of: list[int | None] = [None] * table.columns
         self._match(file, 0, table, 0, 1 if rule is ColumnRule.POSITION or nameless(file) else 0)
 
     def _match(self, file: HiveType, file_id: int, table: HiveType, table_id: int, levels: int) -> None:
         self.of[table_id] = file_id
         if file.kind is not table.kind:
             return
-        theirs, ours = _ids(file, file_id), _ids(table, table_id)
-        for number, child in enumerate(table.children):
+        theirs = file.inside(file_id)
+        for number, (column, child) in enumerate(table.inside(table_id)):
             place: int | None = number
             if file.kind is Kind.STRUCT and not levels:
                 place = next((at for at, name in enumerate(file.names) if name == table.names[number]), None)
             if place is not None and place < len(file.children):
-                self._match(file.children[place], theirs[place], child, ours[number], 0)
+                source, found = theirs[place]
+                self._match(found, source, child, column, 0)
 
 
 class MovedValues:
@@ -57,11 +58,11 @@ class MovedValues:
 
     def __init__(self, file: HiveType, table: HiveType, rule: ColumnRule, name: str) -> None:
         self._table, self._name = table, name
-        self._nothing = _count(file)
+        self._nothing = file.columns
         with_nothing = HiveType(Kind.STRUCT, (*file.children, _NOTHING), (*file.names, "nothing"))
         self._before, self._after = Digester(with_nothing), Digester(table)
         file_nodes, table_nodes = list(file.walk()), list(table.walk())
-        top = set(_ids(table, 0))
+        top = {column for column, _ in table.inside(0)}
         self._pairs: list[tuple[int, int]] = []
         for column, source in enumerate(SourceIds(file, table, rule).of):
             if column and source is not None and _alike(file_nodes[source], table_nodes[column]):
@@ -96,16 +97,3 @@ def _alike(one: HiveType, other: HiveType) -> bool:
             one.kind is Kind.VARCHAR
         )
     return any(one.kind in kinds and other.kind in kinds for kinds in (_INTEGERS, _TEXTS))
-
-
-def _count(node: HiveType) -> int:
-    return sum(1 for _ in node.walk())
-
-
-def _ids(node: HiveType, column: int) -> list[int]:
-    """Column ids of a node's children."""
-    found, below = [], column + 1
-    for child in node.children:
-        found.append(below)
-        below += _count(child)
-    return found

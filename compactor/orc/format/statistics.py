@@ -75,7 +75,7 @@ def value_bytes(tail: Tail, index: int) -> int:
     if columns is None:
         return 0
     kinds = [node.kind for node in tail.tree.walk()]
-    first = len(kinds) - sum(1 for _ in tail.row_tree.walk())
+    first = len(kinds) - tail.row_tree.columns
     return sum(
         found.number_of_values * _WIDTHS[kind] + max(0, found.strings.sum) + max(0, found.binaries.sum)
         for kind, found in zip(kinds[first:], columns[first:], strict=True)

@@ -160,7 +160,7 @@ class _Stripe(Protocol):
 
 class _ArrowStripe:
     def __init__(self, output: OutputFormat, bloom_columns: Sequence[int]) -> None:
-        streams = 3 * sum(1 for _ in output.types.walk())
+        streams = 3 * output.types.columns
         self.rows = 0
         self._buffer = pa.BufferOutputStream(pa.system_memory_pool())  # grows by mremap, not by copying
         self._writer = arrow_orc.ORCWriter(
@@ -243,13 +243,12 @@ def _bloom_columns(output: OutputFormat, *, timestamps: bool) -> list[int]:
     Column ids of the top-level table columns that get Bloom filters, with or without columns that hold timestamps.
     """
     wanted = {name.lower() for name in output.bloom_columns}
-    found: list[int] = []
-    column = 7 if output.is_acid else 1
-    for name, child in zip(output.row.names, output.row.children, strict=True):
-        if name.lower() in wanted and (timestamps or not child.holds(TIMESTAMPS)):
-            found.append(column)
-        column += sum(1 for _ in child.walk())
-    return found
+    inside = output.row.inside(6 if output.is_acid else 0)
+    return [
+        column
+        for name, (column, child) in zip(output.row.names, inside, strict=True)
+        if name.lower() in wanted and (timestamps or not child.holds(TIMESTAMPS))
+    ]
 
 
 def _safe_types(tree: HiveType) -> HiveType:
