@@ -5,9 +5,11 @@ The plan of one compaction: a value that is carried out, and shown as a document
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any, Self
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
 
 FORMAT = 1
@@ -79,8 +81,8 @@ class InputFile:
     role: FileRole
     directory: str
     bucket: int
-    min_write_id: int
-    max_write_id: int
+    min_write_id: int = 0
+    max_write_id: int = 0
     statement_id: int = 0
     raw: bool = False
     may_hold_aborted: bool = False
@@ -89,6 +91,11 @@ class InputFile:
     rows: int = 0
     synthetic: SyntheticIds | None = None
     version: str = ""
+
+    @classmethod
+    def of(cls, entry: FileEntry, role: FileRole, directory: str, bucket: int, **facts: Any) -> Self:
+        """A file of a listing, with what is known of it beside; the arguments are the fields."""
+        return cls(entry.path, entry.length, entry.mtime_ms, role, directory, bucket, version=entry.version, **facts)
 
     @property
     def empty(self) -> bool:
@@ -292,6 +299,10 @@ class DeleteScope(StrEnum):
     ALL = "all"
     NONE = "none"
     OWN = "own"
+
+    def applies(self, own: int) -> bool:
+        """Whether it applies any of a bucket's events, so many of which are of the same write id as their rows."""
+        return self is DeleteScope.ALL or (self is DeleteScope.OWN and own > 0)
 
 
 @dataclass(frozen=True, slots=True)
