@@ -371,15 +371,11 @@ class CompactionPlan:
         Most files and directories that the compaction has created at any time: the staging directory, each task's
         directory and file, output directories and their two markers.
         """
-        needed = 3
-        for output in self.outputs:
-            chunks = (
-                0
-                if self.one_by_one
-                else sum(
-                    len({segment.chunk for segment in bucket.segments if segment.chunk >= 0})
-                    for bucket in output.buckets
-                )
-            )
-            needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies) + len(output.joins))
-        return needed
+        files = sum(len(output.buckets) + len(output.copies) + len(output.joins) for output in self.outputs)
+        return 3 + 3 * len(self.outputs) + 2 * (files + (0 if self.one_by_one else self.chunks))
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks that are recoded."""
+        buckets = (bucket for output in self.outputs for bucket in output.buckets)
+        return sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in buckets)
