@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from compactor.acid.names import DirKind
-from compactor.engine.publish.checks import LastLook
+from compactor.engine.publish.checks import Publisher
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, ManifestFile, files_below
 from compactor.engine.staging.directory import at_once
@@ -30,7 +30,7 @@ from compactor.storage.base import PreparedFile, Storage, Uploads
 from compactor.storage.location import join
 
 
-class UploadPublisher:
+class UploadPublisher(Publisher):
     """
     A `Publisher` on a store that can't rename.
 
@@ -39,28 +39,26 @@ class UploadPublisher:
     """
 
     def __init__(self, storage: Storage, uploads: Uploads, request: CompactionRequest, staging: ObjectStaging) -> None:
-        self._storage = storage
+        super().__init__(storage, request)
         self._uploads = uploads
-        self._request = request
         self._staging = staging
-        self._last = LastLook(storage, request)
 
     def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """See `Publisher.publish`; on Hive 3.1 no table is compacted in such a store."""
         plan = verified.staged.plan
         guard()
         listing = self._storage.list_tree(self._request.location)
-        self._last.check_inputs(plan, listing)
+        self._check_inputs(plan, listing)
         missing: list[tuple[Manifest, ManifestFile]] = []
         for manifest in verified.manifests:
             there = files_below(listing, manifest.directory)
             self._require_ours(manifest, there)
             if not there:
-                self._last.clear_range(manifest, listing.directories, known)
+                self._clear_range(manifest, listing.directories, known)
             missing += [(manifest, file) for file in manifest.files if file not in there]
         prepared = self._prepare(missing)
         try:
-            self._last.check_inputs(plan, self._storage.list_tree(self._request.location))
+            self._check_inputs(plan, self._storage.list_tree(self._request.location))
             guard()
             for deletes in (True, False):
                 self._complete(
@@ -75,7 +73,7 @@ class UploadPublisher:
         for file in there:
             owner = self._uploads.owner_of(self._target(manifest, file))
             if file not in manifest.files or owner != self._staging.tag:
-                what = f"{self._request.entry.entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
+                what = f"{self._entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
                 raise RefusedError(Reason.DUPLICATE_RANGE, what)
 
     def _prepare(
@@ -114,19 +112,17 @@ class UploadPublisher:
             owner = self._uploads.owner_of(target)
         except (CompactorError, OSError) as second:
             raise OutcomeUnknownError(
-                f"{self._request.entry.entity}: can't tell whether {target} was published: {error}; then {second}"
+                f"{self._entity}: can't tell whether {target} was published: {error}; then {second}"
             ) from error
         if owner == self._staging.tag:
             return
         if owner is not None:
             raise RefusedError(
-                Reason.DUPLICATE_RANGE, f"{self._request.entry.entity}: {target} appeared while it was published"
+                Reason.DUPLICATE_RANGE, f"{self._entity}: {target} appeared while it was published"
             ) from error
         if isinstance(error, FileNotFoundError):
             raise self._discarded() from error
-        raise OutcomeUnknownError(
-            f"{self._request.entry.entity}: can't tell whether {target} will still appear: {error}"
-        ) from error
+        raise OutcomeUnknownError(f"{self._entity}: can't tell whether {target} will still appear: {error}") from error
 
     def _discarded(self) -> CancelledError:
         return CancelledError(f"{self._staging.root} was discarded while it was published")
