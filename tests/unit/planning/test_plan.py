@@ -426,7 +426,7 @@ def test_what_a_reader_reads_is_what_a_major_takes(entries, aborted):
     spec = TableSpec("db.t", (("a", "int"),), ColumnRule.NAME)
     found, taken = everything(state, spec, LayoutVersion.HIVE_4, write_ids), selected(*entries, aborted=aborted)
     assert found.major
-    assert (found.inserts, found.deletes, found.base_write_id) == (taken.inserts, taken.deletes, taken.base_write_id)
+    assert (found.inserts, found.deletes) == (taken.inserts, taken.deletes)
     assert found.aborted == taken.aborted
     with pytest.raises(RefusedError):
         everything(
