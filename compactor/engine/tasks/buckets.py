@@ -22,7 +22,7 @@ from compactor.engine.results import Origin, OutputFile, RowCounts, counted
 from compactor.engine.tasks.delete_windows import BucketEvents, Span, Written, spanning
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, FileWork
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork
 from compactor.errors import CorruptFileError
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.deletes import DeleteEvents, visible
@@ -41,16 +41,13 @@ from compactor.storage.location import join, parent
 from compactor.storage.registry import storage_for
 
 
-def run_task(task: ChunkTask | BucketTask | DeleteTask) -> ChunkResult | OutputFile:
+def run_task(task: ChunkTask | BucketTask) -> ChunkResult | OutputFile:
     """Run one task, then return free memory to the system: the process runs further tasks."""
     with trimmed():
-        match task:
-            case ChunkTask():
-                return _Files(task.work).chunk(task)
-            case BucketTask():
-                return _Files(task.work).bucket(task)
-            case DeleteTask():
-                return _Files(task.work).deletes()
+        files = _Files(task.work)
+        if isinstance(task, ChunkTask):
+            return files.chunk(task)
+        return files.deletes() if task.work.kind is DirKind.DELETE_DELTA else files.bucket(task)
 
 
 class _Files:
@@ -69,17 +66,19 @@ class _Files:
         )
 
     def chunk(self, task: ChunkTask) -> ChunkResult:
-        name = f"chunk-{task.work.bucket.bucket:05d}-{task.chunk:05d}"
-        here = (task.work.directory, task.work.bucket.bucket, task.chunk)
-        if task.segments[0].action is Action.PROBE:
-            answer, last = self._probe(task.segments[0])
+        bucket, segments = task.work.bucket.bucket, task.work.bucket.segments
+        name = f"chunk-{bucket:05d}-{task.chunk:05d}"
+        here = (task.work.directory, bucket, task.chunk)
+        first = segments[0]
+        if first.action is Action.PROBE:
+            answer, last = self._probe(first)
             if answer is Action.COPY:
-                return ChunkResult(*here, None, RowCounts(task.segments[0].rows, task.segments[0].rows), answer, last)
+                return ChunkResult(*here, None, RowCounts(first.rows, first.rows), answer, last)
         with self._storage.create(join(self._own, name)) as sink:
             splicer = Splicer(sink, self._output)
-            counts, digest, parts = self._recode(task.segments, splicer)
+            counts, digest, parts = self._recode(segments, splicer)
             splicer.finish("insert")
-        answered = Action.RECODE if task.segments[0].action is Action.PROBE else None
+        answered = Action.RECODE if first.action is Action.PROBE else None
         return ChunkResult(
             *here, f"{self._relative}/{name}" if counts.written else None, counts, answered, digest=digest, parts=parts
         )
