@@ -15,17 +15,19 @@ import numpy.typing as npt
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_buckets
+from compactor.engine.delete_files import DeleteFiles
 from compactor.engine.digest_note import note_of
 from compactor.engine.inputs import OpenInputs
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Origin, OutputFile, RowCounts, counted
-from compactor.engine.tasks.delete_windows import BucketEvents, Span, Written, spanning
+from compactor.engine.tasks.delete_windows import Span, Written, spanning
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
 from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork
 from compactor.errors import CorruptFileError
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.deletes import DeleteEvents, visible
+from compactor.orc.events.event_share import Share
 from compactor.orc.events.keys import read_keys
 from compactor.orc.format.tail import read_tail
 from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
@@ -61,9 +63,7 @@ class _Files:
         self._aborted: npt.NDArray[np.int64] = np.array(work.aborted, dtype=np.int64)
         self._own, self._relative = own_directory(self._storage, work.tasks)
         deletes = [self._inputs[path] for path in work.bucket.deletes]
-        self._events = BucketEvents(
-            self._storage, work.location, deletes, self._aborted, work.bucket.bucket, work.events_at_once
-        )
+        self._deletes = DeleteFiles(self._storage, work.location, deletes, self._aborted, work.events_at_once)
 
     def chunk(self, task: ChunkTask) -> ChunkResult:
         bucket, segments = task.work.bucket.bucket, task.work.bucket.segments
@@ -127,7 +127,7 @@ class _Files:
 
     def deletes(self) -> OutputFile:
         without = self._work.own_write_id if self._work.scope is DeleteScope.OWN else None
-        written = Written(self._events, without)
+        written = Written(self._deletes, self._work.bucket.bucket, without)
         with self._storage.create(join(self._own, self._work.bucket.name)) as sink:
             summary = write_delete_events(written, self._output, sink)
         read = sum(file.length for file in self._work.inputs)
@@ -224,7 +224,7 @@ class _Files:
         """The events that hide rows of this bucket between two keys."""
         if not self._work.bucket.deletes or self._work.kind is DirKind.DELETE_DELTA:
             return None
-        events = self._events.within(span)
+        events = self._deletes.load(Share(self._work.bucket.bucket, *(span or ())))
         return (
             events.select(np.asarray(events.write_id) == self._work.own_write_id)
             if self._work.scope is DeleteScope.OWN

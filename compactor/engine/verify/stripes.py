@@ -11,11 +11,12 @@ import numpy as np
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
+from compactor.engine.delete_files import DeleteFiles
 from compactor.engine.digest_note import read_note
 from compactor.engine.inputs import OpenInputs
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Checked, Origin, OutputFile
-from compactor.engine.tasks.delete_windows import BucketEvents, Span
+from compactor.engine.tasks.delete_windows import Span
 from compactor.engine.tasks.memory import trimmed
 from compactor.engine.tasks.specs import FileWork
 from compactor.errors import RefusedError, VerificationError
@@ -23,6 +24,7 @@ from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.digests.moved import SourceIds
 from compactor.orc.events.deletes import DeleteEvents, visible
+from compactor.orc.events.event_share import Share
 from compactor.orc.events.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.schema import same_layout
@@ -247,9 +249,8 @@ class _Check:
         if self._deletes or not work.bucket.deletes:
             return None
         files = [self._inputs[path] for path in work.bucket.deletes]
-        events = BucketEvents(
-            self._storage, work.location, files, self._aborted, work.bucket.bucket, work.events_at_once
-        ).within(self._recoded_span())
+        deletes = DeleteFiles(self._storage, work.location, files, self._aborted, work.events_at_once)
+        events = deletes.load(Share(work.bucket.bucket, *(self._recoded_span() or ())))
         if work.scope is not DeleteScope.OWN:
             return events
         return events.select(np.asarray(events.write_id) == work.own_write_id)
