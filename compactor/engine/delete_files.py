@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from compactor.acid.row_id import decode_bucket
+from compactor.acid.row_id import Hit, decode_bucket
 from compactor.engine.inputs import open_input
 from compactor.handles import RandomReader
 from compactor.orc.events.deletes import DeleteEvents
@@ -22,7 +22,7 @@ from compactor.orc.events.event_windows import event_windows
 from compactor.orc.events.keys import StripeBounds, stripe_bounds
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.planning.document import InputFile
-from compactor.planning.facts import DeleteFacts, Hit, StripeFacts
+from compactor.planning.facts import DeleteFacts, StripeFacts
 from compactor.planning.segments import SegmentSource, one_bucket
 from compactor.storage.base import Storage
 
@@ -167,5 +167,5 @@ def _with_hits(stripe: StripeFacts, bounds: StripeBounds | None, events: DeleteE
     if stripe.first is None or stripe.last is None:
         return replace(stripe, events=stripe.events + len(events))
     start, stop = events.between(stripe.first, stripe.last)
-    hit = max(stripe.hit, Hit(events.hit(bounds).value), key=list(Hit).index) if bounds is not None else stripe.hit
+    hit = max(stripe.hit, events.hit(bounds), key=list(Hit).index) if bounds is not None else stripe.hit
     return replace(stripe, hit=hit, events=stripe.events + stop - start)

@@ -27,7 +27,7 @@ from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.zones import stripe_zone
 from compactor.orc.reading.consistency import check_key_statistics
-from compactor.orc.rows import ROW_COLUMN
+from compactor.orc.rows import ROW_COLUMN, StripeSource
 from compactor.orc.writing.schema_evolution import conversion, widens_float
 from compactor.planning.document import FileRole, InputFile
 from compactor.planning.facts import FileFacts, StripeFacts
@@ -90,6 +90,11 @@ class OpenInputs:
         if file.path not in self._tails:
             self._tails[file.path] = read_tail(self.reader(file), file.logical_length)
         return self._tails[file.path]
+
+    def source(self, file: InputFile, stripes: tuple[int, ...] | None = None) -> StripeSource:
+        """Rows of a file, of some of its stripes; None: of all."""
+        trusted = file.role is FileRole.BASE
+        return StripeSource(self.reader(file), self.tail(file), stripes, file.synthetic, trusted=trusted)
 
     def read(self, file: InputFile, offset: int, length: int) -> bytes:
         """As `RandomReader.read_at`."""

@@ -25,9 +25,9 @@ from compactor.errors import RefusedError
 from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.event_share import Share
-from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.output import OutputFormat
-from compactor.planning.document import FileRole, FormatSpec, InputFile
+from compactor.planning.document import FormatSpec, InputFile
 from compactor.planning.facts import TableSpec
 from compactor.planning.plan import prepare
 from compactor.planning.select import everything
@@ -117,7 +117,7 @@ class PartitionReading:
 
     def rows(self, bucket: int, digester: Digester | None = None) -> list[SourceRows]:
         """The visible rows of one bucket, file by file."""
-        sources = [self._source(source.file) for source in self._buckets.get(bucket, ()) if source.file.rows]
+        sources = [self._inputs.source(source.file) for source in self._buckets.get(bucket, ()) if source.file.rows]
         deletes = DeleteFiles(self._storage, self.location, self._deletes, self._invisible, EVENTS_AT_ONCE)
         row_filter = RowFilter(deletes.load(Share(bucket)) if self._deletes else None, self._invisible)
         return [SourceRows(source, self.format, row_filter, RowTally(), digester=digester) for source in sources]
@@ -167,13 +167,6 @@ class PartitionReading:
     def stripes(self, file: InputFile) -> int:
         """The number of stripes of a file."""
         return len(self._inputs.tail(file).stripes)
-
-    def _source(self, file: InputFile) -> StripeSource:
-        ids = file.synthetic
-        synthetic = Synthetic(ids.write_id, ids.bucket_property, ids.first_row_id) if ids is not None else None
-        return StripeSource(
-            self._inputs.reader(file), self._inputs.tail(file), None, synthetic, trusted=file.role is FileRole.BASE
-        )
 
 
 def highest_write_id(storage: Storage, location: str, layout: LayoutVersion) -> int:

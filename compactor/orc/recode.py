@@ -7,7 +7,7 @@ Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Protocol
 
@@ -28,22 +28,10 @@ from compactor.orc.merge import merged
 from compactor.orc.reading.arrow import arrow_type
 from compactor.orc.reading.chunks import ArrowRows, PythonRows
 from compactor.orc.reading.single_stripe import BATCH_ROWS
-from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic, kept_rows
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, kept_rows
 from compactor.orc.writing.encode import Encoder
 from compactor.orc.writing.output import OutputFormat, common_calendar, compatible
 from compactor.orc.writing.splice import FileSummary, Splicer
-
-__all__ = [
-    "MadeStripes",
-    "RecodeResult",
-    "Recoded",
-    "RowFilter",
-    "StripeSource",
-    "Synthetic",
-    "recode",
-    "recode_into",
-    "write_delete_events",
-]
 
 _WRITE_BYTES: Final = 16 << 20
 _NO_ROWS: Final = (RowKey(0, 0, 0), RowKey(0, 0, 0))
@@ -79,31 +67,6 @@ class MadeStripes:
 
     rows: int
     checksum: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecodeResult(Recoded):
-    """The counts of `Recoded`, with the summary of the written file."""
-
-    summary: FileSummary = field(kw_only=True)
-
-
-def recode(
-    sources: Sequence[StripeSource],
-    output: OutputFormat,
-    sink: Sink,
-    row_filter: RowFilter | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> RecodeResult:
-    """
-    Write the rows of `sources` that count as one file of insert events. Otherwise like `recode_into`, with the file's
-    summary in the result.
-    """
-    splicer = Splicer(sink, output)
-    result = recode_into(sources, splicer, row_filter, progress)
-    return RecodeResult(
-        result.rows_in, result.rows_out, result.deleted, result.aborted, result.parts, summary=splicer.finish("insert")
-    )
 
 
 def recode_into(

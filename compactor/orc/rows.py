@@ -8,14 +8,14 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyorc
 
-from compactor.acid.row_id import RowKey
+from compactor.acid.row_id import RowKey, SyntheticIds
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
@@ -43,21 +43,6 @@ ROW_COLUMN: Final = 6
 _NO_IDS: Final = np.empty(0, np.int64)
 
 
-class Synthetic(NamedTuple):
-    """
-    Keys for a file whose rows have none (the file is older than the transactional table, or LOAD DATA put it there).
-
-    Args:
-        write_id: 0 for original files, the directory's for loaded ones.
-        bucket: the packed bucket field.
-        first_row_id: row id of the file's first row; row ids continue through all files with the same bucket number.
-    """
-
-    write_id: int
-    bucket: int
-    first_row_id: int
-
-
 @dataclass(frozen=True, eq=False)
 class StripeSource:
     """
@@ -72,7 +57,7 @@ class StripeSource:
     reader: RandomReader
     tail: Tail
     stripes: tuple[int, ...] | None = None
-    synthetic: Synthetic | None = None
+    synthetic: SyntheticIds | None = None
     trusted: bool = False
 
     @property
@@ -94,8 +79,8 @@ class StripeSource:
             return None
         if (made := self.synthetic) is not None:
             after = made.first_row_id + self.rows_before(filled[-1] + 1)
-            return RowKey(made.write_id, made.bucket, made.first_row_id + self.rows_before(filled[0])), RowKey(
-                made.write_id, made.bucket, after - 1
+            return RowKey(made.write_id, made.bucket_property, made.first_row_id + self.rows_before(filled[0])), RowKey(
+                made.write_id, made.bucket_property, after - 1
             )
         first = stripe_bounds(self.tail, filled[0])
         last = first if len(filled) == 1 else stripe_bounds(self.tail, filled[-1])
@@ -332,13 +317,13 @@ class SourceRows:
         return chunk if kept is None else chunk.select(kept)
 
 
-def _synthetic_keys(made: Synthetic, at: int, count: int) -> KeyColumns:
+def _synthetic_keys(made: SyntheticIds, at: int, count: int) -> KeyColumns:
     write_id = np.full(count, made.write_id, np.int64)
     first = made.first_row_id + at
     return KeyColumns(
         np.full(count, INSERT, np.int32),
         write_id,
-        np.full(count, made.bucket, np.int32),
+        np.full(count, made.bucket_property, np.int32),
         np.arange(first, first + count, dtype=np.int64),
         write_id,
     )

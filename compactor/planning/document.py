@@ -11,6 +11,7 @@ from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
+from compactor.acid.row_id import SyntheticIds
 
 FORMAT = 1
 """The version of that document."""
@@ -47,15 +48,6 @@ class FileRole(StrEnum):
     DELTA = "delta"
     DELETE_DELTA = "delete-delta"
     ORIGINAL = "original"
-
-
-@dataclass(frozen=True, slots=True)
-class SyntheticIds:
-    """ROW__IDs of a file that has none: rows are (write_id, bucket_property, first_row_id + ordinal)."""
-
-    write_id: int
-    bucket_property: int
-    first_row_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DirKind, bucket_name
-from compactor.acid.row_id import RowKey, encode
+from compactor.acid.row_id import RowKey, SyntheticIds, encode
 from compactor.planning.checks import check_file, check_one_file_per_bucket, check_one_zone, decoded_bucket
 from compactor.planning.document import (
     BucketPlan,
@@ -20,7 +20,6 @@ from compactor.planning.document import (
     FormatSpec,
     InputFile,
     OutputDir,
-    SyntheticIds,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, WholeFacts
 from compactor.planning.format import kept_from, part_bytes

@@ -8,13 +8,14 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, acid_type, parse_hive_type, to_hive_string
 from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.format.tail import read_tail
-from compactor.orc.recode import RowFilter, recode, write_delete_events
-from compactor.orc.rows import StripeSource
+from compactor.orc.recode import write_delete_events
+from compactor.orc.rows import RowFilter, StripeSource
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests import strategies
 from tests.fixtures import hive
+from tests.recoding import recode
 from tests.unit.orc.files import acid_file, delete, insert, opened
 
 pytestmark = pytest.mark.hive

@@ -31,7 +31,7 @@ from compactor.orc.events.event_share import Share
 from compactor.orc.events.keys import read_keys
 from compactor.orc.format.tail import read_tail
 from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
-from compactor.orc.rows import RowFilter, StripeSource, Synthetic
+from compactor.orc.rows import RowFilter
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import FileSummary, Splicer
 from compactor.planning.document import Action, Cut, DeleteScope, FileRole, Segment
@@ -186,27 +186,20 @@ class _Files:
         """Append the visible rows of some segments; returns their counts, the digest of those encoded anew, and the stripes."""
         digester = Digester(self._output.row) if self._work.digests else None
         with OpenInputs(self._storage, self._work.location) as files:
-            sources = [self._source(files, run) for run in runs_of(_alike(segment) for segment in segments)]
+            runs = runs_of(_alike(segment) for segment in segments)
+            sources = [files.source(self._inputs[run.path], run.stripes) for run in runs]
             result = recode_into(
                 sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted), digester=digester
             )
         digest = Digest() if digester is None else digester.digest
         return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted), digest, result.parts
 
-    def _source(self, files: OpenInputs, segment: Segment) -> StripeSource:
-        file = self._inputs[segment.path]
-        ids = file.synthetic
-        synthetic = Synthetic(ids.write_id, ids.bucket_property, ids.first_row_id) if ids is not None else None
-        return StripeSource(
-            files.reader(file), files.tail(file), segment.stripes, synthetic, trusted=file.role is FileRole.BASE
-        )
-
     def _probe(self, segment: Segment) -> tuple[Action, RowKey | None]:
         """Read the keys of a stripe: COPY with its last key if every row stays, else RECODE."""
         file = self._inputs[segment.path]
         last: RowKey | None = None
         with OpenInputs(self._storage, self._work.location) as files:
-            events = self._applied_events(spanning([self._source(files, segment)]))
+            events = self._applied_events(spanning([files.source(file, segment.stripes)]))
             for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
                 if not keys.ascending() or (last is not None and keys.key(0) <= last):
                     raise CorruptFileError(f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID")

@@ -10,14 +10,13 @@ Source: docs/orc.md; Hive's VectorizedOrcAcidRowBatchReader.ColumnizedDeleteEven
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compactor.acid.row_id import RowKey, decode_buckets
+from compactor.acid.row_id import Hit, RowKey, decode_buckets
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
 from compactor.orc.events.event_share import EVERYTHING, Share
@@ -30,14 +29,6 @@ _BLOCK: Final = 1 << 18
 _NOTHING: Final = np.empty(0, np.int64)
 _COLUMNS: Final = (("write_id", np.int64), ("bucket", np.int32), ("row_id", np.int64), ("current", np.int64))
 Array = npt.NDArray[Any]
-
-
-class DeleteHit(StrEnum):
-    """Whether delete events hit rows of a stripe: certainly not, possibly, certainly."""
-
-    NONE = "none"
-    POSSIBLE = "possible"
-    CERTAIN = "certain"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +127,7 @@ class DeleteEvents:
         stop = int(search_keys(self, needles, after=True)[1])
         return start, max(start, stop)
 
-    def hit(self, bounds: StripeBounds) -> DeleteHit:
+    def hit(self, bounds: StripeBounds) -> Hit:
         """
         Whether a row of a stripe is deleted, as far as the stripe's bounds tell.
 
@@ -144,7 +135,7 @@ class DeleteEvents:
         stripe without gaps.
         """
         start, stop = self.between(bounds.first, bounds.last)
-        found = DeleteHit.NONE
+        found = Hit.NONE
         gapless = bounds.exact and bounds.last.row_id - bounds.first.row_id + 1 == bounds.rows
         for at in range(start, stop, _BLOCK):
             part = slice(at, min(stop, at + _BLOCK))
@@ -156,8 +147,8 @@ class DeleteEvents:
                 continue
             ends = (row_id == bounds.first.row_id) | (row_id == bounds.last.row_id)
             if gapless or (bounds.exact and (inside & ends).any()):
-                return DeleteHit.CERTAIN
-            found = DeleteHit.POSSIBLE
+                return Hit.CERTAIN
+            found = Hit.POSSIBLE
         return found
 
     def mask(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:

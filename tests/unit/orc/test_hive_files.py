@@ -10,12 +10,12 @@ from compactor.orc.events.keys import acid_stats, last_key, parse_key_index, rea
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.statistics import merge_statistics
 from compactor.orc.format.tail import read_tail
-from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
 from compactor.orc.writing.output import OutputFormat, compatible
 from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader
 from tests.fixtures import hive
+from tests.recoding import recode
 from tests.unit.orc.files import MemorySink, opened, rows_of
 
 

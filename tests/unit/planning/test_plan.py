@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
-from compactor.acid.row_id import RowKey, encode
+from compactor.acid.row_id import Hit, RowKey, SyntheticIds, encode
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
@@ -26,9 +26,8 @@ from compactor.planning.document import (
     InputFile,
     OutputDir,
     Segment,
-    SyntheticIds,
 )
-from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
+from compactor.planning.facts import DeleteFacts, FileFacts, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
 from compactor.planning.included import only_cleaning
 from compactor.planning.plan import plan, prepare
