@@ -17,10 +17,11 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
 from compactor.engine.publish.checks import Publisher
 from compactor.engine.request import CompactionRequest
-from compactor.engine.results import Manifest, ManifestFile, files_below
+from compactor.engine.results import Manifest, files_below
 from compactor.engine.staging.directory import at_once
 from compactor.engine.staging.objects import ObjectStaging
 from compactor.engine.verify.result import Verified
@@ -49,7 +50,7 @@ class UploadPublisher(Publisher):
         guard()
         listing = self._storage.list_tree(self._request.location)
         self._check_inputs(plan, listing)
-        missing: list[tuple[Manifest, ManifestFile]] = []
+        missing: list[tuple[Manifest, FileEntry]] = []
         for manifest in verified.manifests:
             there = files_below(listing, manifest.directory)
             self._require_ours(manifest, there)
@@ -68,23 +69,21 @@ class UploadPublisher(Publisher):
             self._give_up([item for _, _, item in prepared])
             raise
 
-    def _require_ours(self, manifest: Manifest, there: Sequence[ManifestFile]) -> None:
+    def _require_ours(self, manifest: Manifest, there: Sequence[FileEntry]) -> None:
         """Raise unless all files that are already in an output directory were completed by this attempt."""
         for file in there:
             owner = self._uploads.owner_of(self._target(manifest, file))
             if file not in manifest.files or owner != self._staging.tag:
-                what = f"{self._entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
+                what = f"{self._entity}: {manifest.directory} is already there, and {file.path} in it isn't ours"
                 raise RefusedError(Reason.DUPLICATE_RANGE, what)
 
-    def _prepare(
-        self, missing: Sequence[tuple[Manifest, ManifestFile]]
-    ) -> list[tuple[Manifest, ManifestFile, PreparedFile]]:
+    def _prepare(self, missing: Sequence[tuple[Manifest, FileEntry]]) -> list[tuple[Manifest, FileEntry, PreparedFile]]:
         """Prepare all files; after an error, abort those that were prepared."""
-        prepared: list[tuple[Manifest, ManifestFile, PreparedFile]] = []
+        prepared: list[tuple[Manifest, FileEntry, PreparedFile]] = []
 
-        def one(item: tuple[Manifest, ManifestFile]) -> None:
+        def one(item: tuple[Manifest, FileEntry]) -> None:
             manifest, file = item
-            source, staging = self._staging.place(manifest.directory, file.name), self._staging
+            source, staging = self._staging.place(manifest.directory, file.path), self._staging
             copy = self._uploads.prepare(source, self._target(manifest, file), staging.tag, staging.records)
             prepared.append((manifest, file, copy))
 
@@ -133,5 +132,5 @@ class UploadPublisher(Publisher):
             with contextlib.suppress(CompactorError, OSError):
                 item.abort()
 
-    def _target(self, manifest: Manifest, file: ManifestFile) -> str:
-        return join(self._request.location, manifest.directory, file.name)
+    def _target(self, manifest: Manifest, file: FileEntry) -> str:
+        return join(self._request.location, manifest.directory, file.path)

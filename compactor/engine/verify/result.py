@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.acid.listing import FileEntry
 from compactor.acid.types import row_type
 from compactor.engine.insert_only.tasks import apart
-from compactor.engine.results import Checked, Manifest, ManifestFile, OutputFile, RowCounts, Staged, markers_of
+from compactor.engine.results import Checked, Manifest, OutputFile, RowCounts, Staged, markers_of
 from compactor.engine.staging.directory import Staging
 from compactor.engine.tasks.specs import work_of
 from compactor.engine.verify.stripes import VerifyTask, verify_stripes
@@ -94,7 +95,7 @@ def _manifest(directory: str, staged: Staged, staging: Staging, storage: Storage
             if reader.size != file.length or checksum(reader) != file.checksum:
                 raise VerificationError(f"{directory}/{name} isn't the file that its task reported")
     kind = next(output.kind for output in staged.plan.outputs if output.name == directory)
-    return Manifest(directory, kind, tuple(ManifestFile(entry.path, entry.length) for entry in listed))
+    return Manifest(directory, kind, tuple(FileEntry(entry.path, entry.length) for entry in listed))
 
 
 def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
