@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from compactor.errors import VerificationError
+from compactor.orc.cutting.runs import UncutError
 from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
 
@@ -26,10 +27,6 @@ class Edit:
     start: int
     end: int
     bytes: bytes = b""
-
-
-class TooLargeError(Exception):
-    """Streams have more bytes than may be in memory."""
 
 
 @dataclass(slots=True)
@@ -46,11 +43,11 @@ class MemoryRoom:
     def take(self, size: int) -> None:
         """
         Raises:
-            TooLargeError: that many aren't left.
+            UncutError: that many aren't left.
         """
         self.left -= size
         if self.left < 0:
-            raise TooLargeError
+            raise UncutError
 
 
 @dataclass(slots=True)
@@ -142,7 +139,7 @@ class Stream:
         Raises:
             CorruptFileError: the chunk is invalid.
             ValueError: it isn't as long as it must be.
-            TooLargeError: there is no room for it.
+            UncutError: there is no room for it.
         """
         found = self._contents.get(place)
         if found is None:
