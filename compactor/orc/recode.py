@@ -153,7 +153,7 @@ def _in_order(sources: Sequence[StripeSource]) -> list[StripeSource]:
     if len(sources) > 1:
         if _may_overlap(sources):
             return []
-        sources = sorted(sources, key=lambda source: source.key_range() or _NO_ROWS)
+        sources = sorted(sources, key=lambda source: source.key_range or _NO_ROWS)
     return [replace(source, stripes=(stripe,)) for source in sources for stripe in source.chosen]
 
 
@@ -283,7 +283,7 @@ def _readers(
     have one form.
     """
     if len(sources) > 1 and not _may_overlap(sources):
-        in_order = sorted(sources, key=lambda source: source.key_range() or _NO_ROWS)
+        in_order = sorted(sources, key=lambda source: source.key_range or _NO_ROWS)
         return small_stripes.readers(in_order, output, row_filter, tally, digester)
     readers = [SourceRows(source, output, row_filter, tally, digester=digester) for source in sources]
     if len(sources) > 1 and any(reader.needs_python() for reader in readers):
@@ -295,7 +295,7 @@ def _may_overlap(sources: Sequence[StripeSource]) -> bool:
     """Whether the key ranges of two sources may overlap, as far as statistics tell; True where they don't tell."""
     ranges: list[tuple[RowKey, RowKey]] = []
     for source in sources:
-        found = source.key_range()
+        found = source.key_range
         if found is None:
             return True
         ranges.append(found)

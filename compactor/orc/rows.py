@@ -68,12 +68,9 @@ class StripeSource:
         """Rows of the file's stripes before this one."""
         return sum(found.number_of_rows for found in self.tail.stripes[:stripe])
 
+    @cached_property
     def key_range(self) -> tuple[RowKey, RowKey] | None:
         """Bounds of the chosen stripes' keys; None where the file has no trustworthy statistics, or no rows."""
-        return self._key_range
-
-    @cached_property
-    def _key_range(self) -> tuple[RowKey, RowKey] | None:
         filled = [stripe for stripe in self.chosen if self.tail.stripes[stripe].number_of_rows]
         if not filled:
             return None
@@ -192,7 +189,7 @@ class SourceRows:
     @property
     def first(self) -> RowKey | None:
         """A bound at or below all keys; None when the file's statistics don't give one."""
-        found = self._source.key_range()
+        found = self._source.key_range
         return None if found is None else found[0]
 
     def needs_python(self) -> bool:

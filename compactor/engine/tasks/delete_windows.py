@@ -44,7 +44,7 @@ class Written:
 
 def spanning(sources: Sequence[StripeSource]) -> Span | None:
     """The first and the last key that rows of some stripes may have; None when their statistics are missing."""
-    spans = [span for source in sources if (span := source.key_range()) is not None]
+    spans = [span for source in sources if (span := source.key_range) is not None]
     return (
         (min(first for first, _ in spans), max(last for _, last in spans))
         if spans and len(spans) == len(sources)

@@ -81,16 +81,6 @@ def key_columns(batch: Any, name: str, stripe: int) -> KeyColumns:
     return KeyColumns(*(column.to_numpy(zero_copy_only=False) for column in columns))
 
 
-def parse_key_index(tail: Tail) -> list[RowKey] | None:
-    """
-    The last key of each stripe, as the writer recorded it in the file; None where the record is missing or impossible
-    (HIVE-18817 left entries out).
-
-    Source: Hive's OrcRecordUpdater.parseKeyIndex.
-    """
-    return tail.key_index
-
-
 def format_key_index(keys: Sequence[RowKey]) -> bytes:
     """The value of `hive.acid.key.index`: `writeId,bucket,rowId;` for each stripe."""
     return "".join(f"{key.write_id},{key.bucket},{key.row_id};" for key in keys).encode()
@@ -126,7 +116,7 @@ def stripe_bounds(tail: Tail, index: int) -> StripeBounds | None:
     first = RowKey(write_id[0], bucket[0], row_id[0])
     last = RowKey(write_id[1], bucket[1], row_id[1])
     exact = write_id[0] == write_id[1] and bucket[0] == bucket[1]
-    noted = parse_key_index(tail)
+    noted = tail.key_index
     if not exact and noted is not None and first <= noted[index] <= last:
         last = noted[index]
         if index and noted[index - 1] >= first:
@@ -145,7 +135,7 @@ def last_key(reader: RandomReader, tail: Tail, index: int) -> RowKey:
     Raises:
         RefusedError: the stripe has no rows.
     """
-    noted = parse_key_index(tail)
+    noted = tail.key_index
     bounds = stripe_bounds(tail, index)
     if bounds is not None and bounds.exact:
         return bounds.last

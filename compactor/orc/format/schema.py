@@ -1,6 +1,6 @@
 """Converts between ORC's flat list of types and the tree that it encodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from compactor.acid.types import ACID_NAMES, HiveType, Kind
@@ -106,8 +106,3 @@ def same_layout(one: HiveType, other: HiveType, *, names: bool) -> bool:
     if names and one.names != other.names:
         return False
     return all(same_layout(left, right, names=True) for left, right in zip(one.children, other.children, strict=True))
-
-
-def column_ids(tree: HiveType) -> Iterator[tuple[int, HiveType]]:
-    """Each column id with its type."""
-    return enumerate(tree.walk())

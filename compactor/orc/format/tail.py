@@ -73,12 +73,8 @@ class Tail:
     def rows(self) -> int:
         return self.footer.number_of_rows
 
-    @property
-    def stripes(self) -> tuple[pb.StripeInformation, ...]:
-        return self._stripes
-
     @cached_property
-    def _stripes(self) -> tuple[pb.StripeInformation, ...]:
+    def stripes(self) -> tuple[pb.StripeInformation, ...]:
         return tuple(self.footer.stripes)
 
     @cached_property
@@ -87,7 +83,10 @@ class Tail:
 
     @cached_property
     def key_index(self) -> list[RowKey] | None:
-        """`hive.acid.key.index` where it is plausible: one key for each stripe, ascending."""
+        """
+        `hive.acid.key.index`, the last key of each stripe, where it is plausible: one for each, ascending (HIVE-18817 left
+        some out). Source: Hive's OrcRecordUpdater.parseKeyIndex.
+        """
         noted = self.user_metadata.get(KEY_INDEX)
         if noted is None:
             return None

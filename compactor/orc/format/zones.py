@@ -16,7 +16,6 @@ from compactor.errors import CorruptFileError
 from compactor.handles import MemoryReader, RandomReader
 from compactor.orc.format import codec
 from compactor.orc.format.proto import orc_pb2 as pb
-from compactor.orc.format.schema import column_ids
 from compactor.orc.format.tail import LONGEST_METADATA, MAGIC, Tail, read_stripe_footer
 
 UTC: Final = "GMT"
@@ -44,7 +43,7 @@ _ROW_INDEX: Final = 6
 
 def timestamp_columns(tree: HiveType) -> list[int]:
     """Column ids of a file's timestamps, of both kinds and at any depth."""
-    return [column for column, node in column_ids(tree) if node.kind in TIMESTAMPS]
+    return [column for column, node in enumerate(tree.walk()) if node.kind in TIMESTAMPS]
 
 
 def stripe_zone(reader: RandomReader, tail: Tail, stripe: int) -> str:

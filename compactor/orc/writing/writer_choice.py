@@ -20,7 +20,6 @@ from compactor.durations import DAY_MS
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
 from compactor.orc.format.proto import orc_pb2 as pb
-from compactor.orc.format.schema import column_ids
 from compactor.orc.format.tail import Tail, read_stripe_footer
 from compactor.orc.format.zones import timestamp_columns
 from compactor.orc.reading.single_stripe import read_batches
@@ -66,7 +65,7 @@ def check_unions(reader: RandomReader, tail: Tail, stripe: int) -> None:
     Raises:
         RefusedError: UNSUPPORTED_FORMAT.
     """
-    unions = {column for column, node in column_ids(tail.tree) if node.kind is Kind.UNION}
+    unions = {column for column, node in enumerate(tail.tree.walk()) if node.kind is Kind.UNION}
     if not unions:
         return
     _refuse_null(reader, tail, stripe, unions, "in a union column")

@@ -16,7 +16,7 @@ from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc import recode as recoding
 from compactor.orc.digests.digest import Digester
 from compactor.orc.events.deletes import DeleteEvents
-from compactor.orc.events.keys import format_key_index, parse_key_index
+from compactor.orc.events.keys import format_key_index
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.tail import KEY_INDEX, read_stripe_footer
@@ -126,7 +126,7 @@ def test_recoding_is_filter_and_sort(files, gone, aborted, watermark):
     assert result.deleted == len(seen) - len(expected) - len(invisible)
     _, tail = opened(made)
     if expected:
-        assert parse_key_index(tail)[-1] == RowKey(*expected[-1][1:4])
+        assert tail.key_index[-1] == RowKey(*expected[-1][1:4])
         for column in range(1, 6):
             numbers = [row[column - 1] for row in expected]
             noted = tail.footer.statistics[column]
@@ -211,7 +211,7 @@ def test_stripes_end_where_they_are_full():
     assert result.summary.stripes == len(tail.stripes) > 1
     assert rows_of(made) == rows_of(file)
     ends = np.cumsum(result.summary.stripe_rows)
-    assert parse_key_index(tail) == [RowKey(1, BUCKET, int(end) - 1) for end in ends]
+    assert tail.key_index == [RowKey(1, BUCKET, int(end) - 1) for end in ends]
 
 
 def test_the_memory_of_dictionaries_ends_a_stripe(monkeypatch):
@@ -252,7 +252,7 @@ def test_stripes_get_as_many_rows_as_there_were(sizes, most, far):
     assert 0 < rows[-1] <= most
     assert rows_of(made) == [found for file in files for found in rows_of(file)]
     _, tail = opened(made)
-    assert parse_key_index(tail) == [rows_of(made)[end - 1][1:4] for end in np.cumsum(rows)]
+    assert tail.key_index == [rows_of(made)[end - 1][1:4] for end in np.cumsum(rows)]
 
 
 def test_thousands_of_tiny_stripes_become_one():
