@@ -26,7 +26,7 @@ from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import Tail, read_stripe_footer, read_tail
 from compactor.orc.format.zones import UTC, stripe_zone, zone_of
 from compactor.orc.reading.arrow import arrow_type, check_recodable, has_nested, settled
-from compactor.orc.reading.single_stripe import BATCH_ROWS, batch_rows, read_batches
+from compactor.orc.reading.single_stripe import batch_rows, read_batches
 from compactor.orc.writing.copied import difference
 from compactor.orc.writing.encode import Encoder
 from compactor.orc.writing.output import DEFAULT_BLOCK, DEFAULT_STRIPE, OutputFormat, common_calendar, compatible
@@ -34,7 +34,6 @@ from compactor.orc.writing.splice import Splicer
 from compactor.orc.writing.writer_choice import check_map_keys, check_unions, needs_pyorc
 
 _BLOCK_STEP: Final = 1 << 16
-_WRITE_BYTES: Final = 16 << 20
 _BLOOM_STREAMS: Final = (7, 8)
 _PLAIN: Final = (UTC, ())
 """The manner of stripes that differ in nothing from having no rows."""
@@ -211,8 +210,6 @@ class _Join:
         calendar = common_calendar([piece.tail for piece in pieces])
         self._encoder = Encoder(splicer, _bytes_per_row(pieces), calendar, None)
         self._rows = _Rows(self._output.types, Digester(self._output.types) if digests else None)
-        self._waiting: list[Any] = []
-        self._waiting_rows = self._waiting_bytes = 0
         self._origins: list[tuple[int, int] | None] = []
         self._copied = self._recoded = 0
 
@@ -241,26 +238,13 @@ class _Join:
 
     def _encode(self, piece: Piece, index: int) -> None:
         zone = stripe_zone(piece.reader, piece.tail, index)
-        if zone != self._encoder.zone:
-            self._flush()
-            self._encoder.begin(zone)
+        self._encoder.begin(zone)
         for batch in self._rows.of(piece.reader, piece.tail, index, zone):
-            self._waiting.append(batch)
-            self._waiting_rows += batch.num_rows
-            self._waiting_bytes += batch.nbytes
-            if self._waiting_rows >= BATCH_ROWS or self._waiting_bytes >= _WRITE_BYTES:
-                self._flush()
+            self._encoder.gather([batch], None)
         self._recoded += piece.tail.stripe_length(index)
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._encoder.arrow(self._waiting, None)
-        self._waiting = []
-        self._waiting_rows = self._waiting_bytes = 0
 
     def _finish(self) -> None:
         """Write all rows that wait."""
-        self._flush()
         self._encoder.finish()
         self._origins += [None] * (len(self._splicer.stripe_rows) - len(self._origins))
 

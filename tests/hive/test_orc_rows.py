@@ -126,7 +126,7 @@ def test_delete_events_beside_a_union(judge, tmp_path, mode):
     (tmp_path / "t" / "delete_delta_0000006_0000007").mkdir()
     events = DeleteEvents.load([opened(acid_file([delete(RowKey(1, BUCKET, n), 6) for n in (0, 2)]))])
     with LocalWriter(str(tmp_path / "t" / "delete_delta_0000006_0000007" / "bucket_00000")) as sink:
-        write_delete_events(events, OutputFormat(tail.tree), sink)
+        write_delete_events(events.blocks(), OutputFormat(tail.tree), sink)
     assert [key for key, _ in judge.rows(tmp_path / "t", "struct<id:int,u:uniontype<int,string>>", mode=mode)] == [
         (1, BUCKET, 1),
         (1, BUCKET, 3),

@@ -30,6 +30,7 @@ from compactor.orc.events.deletes import DeleteEvents, visible
 from compactor.orc.events.event_share import Share
 from compactor.orc.events.keys import read_keys
 from compactor.orc.format.tail import read_tail
+from compactor.orc.reading.single_stripe import BATCH_ROWS
 from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
 from compactor.orc.rows import RowFilter
 from compactor.orc.writing.output import OutputFormat
@@ -129,7 +130,7 @@ class _Files:
         without = self._work.own_write_id if self._work.scope is DeleteScope.OWN else None
         written = Written(self._deletes, self._work.bucket.bucket, without)
         with self._storage.create(join(self._own, self._work.bucket.name)) as sink:
-            summary = write_delete_events(written, self._output, sink)
+            summary = write_delete_events(written.blocks(BATCH_ROWS), self._output, sink)
         read = sum(file.length for file in self._work.inputs)
         return self._finished(
             summary, _Joined(RowCounts(written.count, summary.rows), [Origin(None, -1, summary.rows)], recoded=read)

@@ -577,7 +577,7 @@ def test_bloom_filters_are_written_where_asked_for():
 def test_delete_events_are_written_as_hive_has_them(keys):
     """Operation 2, key of the row, the deleting write id, no row; Hive's counts say deletes."""
     sink = MemorySink()
-    summary = write_delete_events(deletes(keys), OUTPUT, sink)
+    summary = write_delete_events(deletes(keys).blocks(), OUTPUT, sink)
     assert rows_of(sink) == [delete(key, 9) for key in sorted(keys)]
     assert (summary.rows, opened(sink.getvalue())[1].user_metadata["hive.acid.stats"]) == (
         len(keys),
