@@ -7,7 +7,7 @@ this is harmless (`compactor.engine.tasks.buckets`). A compaction has one or mor
 engine says that no more come, and a Spark application of the compaction's own can end.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -135,7 +135,7 @@ class StoppableSubmitter(Submitter, Protocol):
         """End everything. A later `run` starts anew."""
 
 
-class Runner(ABC):
+class Runner(StoppableSubmitter):
     """A `Submitter` in which only the running of tasks is missing."""
 
     def run(
@@ -147,7 +147,6 @@ class Runner(ABC):
         progress: Callable[[float], None] = lambda _: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> list[Made]:
-        """See `Submitter.run`."""
         if cancelled():
             raise CancelledError(f"{job.name} was cancelled before its job started")
         if not tasks:
@@ -160,11 +159,9 @@ class Runner(ABC):
 
     @property
     def cold(self) -> bool:
-        """See `StoppableSubmitter.cold`."""
         return False
 
     def warm_up(self, seconds: float) -> bool:  # noqa: ARG002 - as `StoppableSubmitter` says
-        """See `StoppableSubmitter.warm_up`."""
         return True
 
     @abstractmethod

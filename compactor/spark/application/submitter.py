@@ -194,12 +194,10 @@ class ApplicationSubmitter(Runner):
         return application
 
     def application(self, job: JobName) -> str | None:
-        """See `StoppableSubmitter.application`."""
         application = self._running.get(job.key)
         return application.id if application is not None else None
 
     def end(self, job: JobName) -> None:
-        """See `Submitter.end`."""
         with self._lock:
             application = self._running.pop(job.key, None)
         if application is not None:
@@ -227,7 +225,6 @@ class ApplicationSubmitter(Runner):
             shutil.rmtree(application.folder, ignore_errors=True)
 
     def end_left_over(self, keys: Collection[str], application: str | None) -> None:
-        """See `StoppableSubmitter.end_left_over`."""
         if not keys and not (application and YARN_ID.fullmatch(application)):
             return
         self._aside(lambda: self._end_left_over(keys, application), "end-left-over")
@@ -254,7 +251,6 @@ class ApplicationSubmitter(Runner):
         thread.start()
 
     def stop(self) -> None:
-        """See `StoppableSubmitter.stop`."""
         for application in list(self._running.values()):
             self.end(application.job)
         for thread in list(self._ending):

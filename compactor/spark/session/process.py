@@ -29,7 +29,7 @@ from typing import Any, Final
 from compactor.errors import CancelledError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings.work import Spark
-from compactor.spark.application.command import tag
+from compactor.spark.application.command import tags
 from compactor.spark.application.orphans import by_keytab, end_on_yarn
 from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, log_to_stderr, without_contradiction
 from compactor.spark.java import require_java
@@ -349,8 +349,7 @@ class DriverProcess:
             }
         wanted |= self._spark.conf
         if self._spark.master == "yarn":
-            own = wanted.get("spark.yarn.tags")
-            wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(self.key)])
+            wanted |= tags(wanted, self.key)
         options = f"{_COMPILER} {log_to_stderr(self._files, 'fatal', 'spark %p %c{1}: %m%n', _LOGGERS)}"
         wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
         return without_contradiction(wanted)

@@ -85,12 +85,10 @@ class SparkSubmitter(Runner):
 
     @property
     def cold(self) -> bool:
-        """See `StoppableSubmitter.cold`."""
         with self._lock:
             return not self._sessions or not self._sessions[-1].driver.alive or self._is_old(self._sessions[-1])
 
     def warm_up(self, seconds: float) -> bool:
-        """See `StoppableSubmitter.warm_up`."""
         with self._lock:
             shared = self._session(None)
             shared.waiting += 1
