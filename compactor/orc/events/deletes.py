@@ -83,6 +83,19 @@ class DeleteEvents:
     def __len__(self) -> int:
         return len(self.row_id)
 
+    @property
+    def _columns(self) -> tuple[Array, ...]:
+        return self.write_id, self.bucket, self.row_id, self.current
+
+    def part(self, part: slice) -> "DeleteEvents":
+        """Some of the events that follow each other, where they are."""
+        return DeleteEvents(*(column[part] for column in self._columns))
+
+    def keys(self, part: slice) -> KeyColumns:
+        """Some of the events as key columns."""
+        write_id, bucket, row_id, current = (np.asarray(column[part]) for column in self._columns)
+        return KeyColumns(np.full(len(row_id), DELETE, np.int32), write_id, bucket, row_id, current)
+
     def select(self, chosen: npt.NDArray[np.bool_]) -> "DeleteEvents":
         """
         The events that a mask chooses. They stay on disk where these events are on disk, so that a bucket's share of
@@ -90,13 +103,12 @@ class DeleteEvents:
         """
         if chosen.all():
             return self
-        columns: list[Array] = [self.write_id, self.bucket, self.row_id, self.current]
         if not isinstance(self.row_id, np.memmap) or not chosen.any():
-            return DeleteEvents(*(column[chosen] for column in columns))
+            return DeleteEvents(*(column[chosen] for column in self._columns))
         writer = _RunWriter(None)
         for start in range(0, len(self), _BLOCK):
             part = slice(start, start + _BLOCK)
-            writer.append([column[part][chosen[part]] for column in columns])
+            writer.append([column[part][chosen[part]] for column in self._columns])
         return DeleteEvents(*writer.finish())
 
     def buckets(self) -> tuple[int, ...]:
@@ -109,16 +121,7 @@ class DeleteEvents:
     def blocks(self, rows: int = _BLOCK) -> Iterator[KeyColumns]:
         """The events as key columns, at most `rows` at a time."""
         for start in range(0, len(self), rows):
-            part = slice(start, start + rows)
-            row_id = np.asarray(self.row_id[part])
-            operation = np.full(len(row_id), DELETE, np.int32)
-            yield KeyColumns(
-                operation,
-                np.asarray(self.write_id[part]),
-                np.asarray(self.bucket[part]),
-                row_id,
-                np.asarray(self.current[part]),
-            )
+            yield self.keys(slice(start, start + rows))
 
     def between(self, first: RowKey, last: RowKey) -> tuple[int, int]:
         """Positions [start, stop) of the events whose keys lie between two keys, both included."""
@@ -166,21 +169,11 @@ class DeleteEvents:
             return deleted
         start, stop = self.between(keys.key(0), keys.key(-1))
         if stop - start > len(keys):
-            events = DeleteEvents(
-                self.write_id[start:stop], self.bucket[start:stop], self.row_id[start:stop], self.current[start:stop]
-            )
+            events = self.part(slice(start, stop))
             at = np.minimum(search_keys(events, keys), len(events) - 1)
             return _equal(events, at, keys)
         for begin in range(start, stop, _BLOCK):
-            part = slice(begin, min(stop, begin + _BLOCK))
-            row_id = np.asarray(self.row_id[part])
-            wanted = KeyColumns(
-                np.empty(len(row_id), np.int32),
-                np.asarray(self.write_id[part]),
-                np.asarray(self.bucket[part]),
-                row_id,
-                row_id,
-            )
+            wanted = self.keys(slice(begin, min(stop, begin + _BLOCK)))
             at = np.minimum(search_keys(keys, wanted), len(keys) - 1)
             deleted[at[_equal(keys, at, wanted)]] = True
         return deleted
