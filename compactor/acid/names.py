@@ -110,7 +110,6 @@ class BucketFile:
 
     bucket: int
     attempt: int | None
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,6 @@ class OriginalFile:
 
     bucket: int
     copy: int
-    name: str
 
 
 def looks_acid(name: str) -> bool:
@@ -189,7 +187,7 @@ def parse_bucket_file(name: str) -> BucketFile | None:
     match = _BUCKET_PATTERN.fullmatch(name)
     if match is None:
         return None
-    return BucketFile(int(match[1]), None if match[2] is None else int(match[2]), name)
+    return BucketFile(int(match[1]), None if match[2] is None else int(match[2]))
 
 
 def bucket_name(bucket: int) -> str:
@@ -201,7 +199,7 @@ def bucket_name(bucket: int) -> str:
 def parse_original_file(name: str) -> OriginalFile | None:
     """Read `<bucket>_<n>[_copy_<k>]`; None for a name that states no bucket."""
     match = _ORIGINAL_PATTERN.fullmatch(name)
-    return None if match is None else OriginalFile(int(match[1]), int(match[2] or 0), name)
+    return None if match is None else OriginalFile(int(match[1]), int(match[2] or 0))
 
 
 def original_name(bucket: int) -> str:
