@@ -12,17 +12,15 @@ Source: Hadoop's S3AFileSystem, "Directory markers".
 """
 
 import getpass
-from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Final, Self
+from typing import Final
 
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import is_hidden
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Contents, Room, Uploads
-from compactor.storage.failures import missing, taken
-from compactor.storage.location import LocationParts, parent
+from compactor.storage.failures import missing
 from compactor.storage.small_files import SmallFiles
 
 FOLDER_SUFFIX: Final = "_$folder$"
@@ -72,40 +70,11 @@ def marked(path: str, length: int) -> tuple[str, bool]:
     return path, path == ""
 
 
-class ObjectStorage(SmallFiles, Uploads):
-    """
-    Part of a driver of one bucket, and of its uploads.
-
-    Args:
-        parts: of any location in the bucket.
-    """
+class ObjectStorage(SmallFiles):
+    """The part of a driver that all object stores share."""
 
     links: Final = False
     mounts: Final = False
-
-    def __init__(self, parts: LocationParts) -> None:
-        if not parts.authority:
-            raise RefusedError(
-                Reason.UNSUPPORTED_STORE,
-                f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}",
-            )
-
-    @property
-    def uploads(self) -> Self:
-        return self
-
-    @abstractmethod
-    def _is_directory(self, location: str) -> bool:
-        """Whether any object lies below a location. The bucket itself always is a directory."""
-
-    def rename_noreplace(self, source: str, target: str) -> None:
-        """Always refuses: an object store can't rename."""
-        raise RefusedError(
-            Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: an object store can't rename"
-        )
-
-    def delete_tree(self, location: str) -> None:
-        self.withdraw(location, "")
 
     def room(self, location: str) -> Room:
         """Returns no limit: an object store reports none."""
@@ -117,23 +86,9 @@ class ObjectStorage(SmallFiles, Uploads):
         self._require(location)
         return getpass.getuser()
 
-    def adopt(self, source: str, target: str) -> None:
-        """Changes nothing: the bucket decides who may read an object."""
-        self._require(source)
-        self._require(target)
-
-    def sync_directory(self, location: str) -> None:
-        """Does nothing: a visible object is durable."""
-
     def _require(self, location: str) -> None:
         if not self.exists(location):
             raise missing(location)
-
-    def _require_free(self, location: str) -> None:
-        if self.exists(location):
-            raise taken(location)
-        if not self._is_directory(parent(location)):
-            raise missing(parent(location))
 
 
 def require_promises(uploads: Uploads, location: str) -> None:
