@@ -46,6 +46,9 @@ class Publisher(ABC):
             OutcomeUnknownError: whether files appeared is unknown.
         """
 
+    def _refused(self, reason: Reason, what: str) -> RefusedError:
+        return RefusedError(reason, f"{self._entity}: {what}")
+
     def _check_inputs(self, plan: CompactionPlan, listing: Listing) -> None:
         """
         Raise unless every input has the length, modification time and version that were planned.
@@ -57,12 +60,9 @@ class Publisher(ABC):
         for file in plan.inputs:
             found = now.get(file.path)
             if found is None:
-                raise RefusedError(Reason.INPUT_CHANGED, f"{self._entity}: {file.path} is gone; nothing was published")
+                raise self._refused(Reason.INPUT_CHANGED, f"{file.path} is gone; nothing was published")
             if (found.length, found.mtime_ms, found.version) != (file.length, file.mtime_ms, file.version):
-                raise RefusedError(
-                    Reason.INPUT_CHANGED,
-                    f"{self._entity}: {file.path} was replaced or changed; nothing was published",
-                )
+                raise self._refused(Reason.INPUT_CHANGED, f"{file.path} was replaced or changed; nothing was published")
 
     def _check_names(self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], staging: str) -> None:
         """
@@ -78,7 +78,7 @@ class Publisher(ABC):
         names = self._alone_with(staging)
         inside = {file.path.partition("/")[0] for file in plan.inputs if "/" in file.path}
         if gone := sorted(inside.difference(names)):
-            raise RefusedError(Reason.INPUT_CHANGED, f"{self._entity}: {gone[0]} is gone; nothing was published")
+            raise self._refused(Reason.INPUT_CHANGED, f"{gone[0]} is gone; nothing was published")
         self._clear_range(manifest, names, known)
 
     def _alone_with(self, staging: str) -> Collection[str]:
@@ -124,9 +124,8 @@ class Publisher(ABC):
                         f"{self._entity}: {name} of another compaction came meanwhile; readers would read both, and {manifest.directory}"
                     )
                 case Beside.SAME_RANGE:
-                    raise RefusedError(
-                        Reason.DUPLICATE_RANGE,
-                        f"{self._entity}: {name} has the same range as {manifest.directory}; both would be read",
+                    raise self._refused(
+                        Reason.DUPLICATE_RANGE, f"{name} has the same range as {manifest.directory}; both would be read"
                     )
                 case Beside.LEFT_OVER:
                     self._storage.withdraw(join(location, name), join(location, f"{TRASH_PREFIX}{name}-delete"))

@@ -68,15 +68,12 @@ class RenamePublisher(Publisher):
             return False
         if files_below(listing, manifest.directory) == manifest.files:
             return True
-        raise RefusedError(
-            Reason.DUPLICATE_RANGE,
-            f"{self._entity}: {manifest.directory} is already there, and isn't ours",
-        )
+        raise self._refused(Reason.DUPLICATE_RANGE, f"{manifest.directory} is already there, and isn't ours")
 
     def _rename(self, manifest: Manifest) -> None:
         source, target = self._staging.out(manifest.directory), join(self._request.location, manifest.directory)
         if not self._storage.exists(source):
-            raise RefusedError(Reason.LOCATION_MISSING, f"{self._entity}: {source} is gone since it was verified")
+            raise self._refused(Reason.LOCATION_MISSING, f"{source} is gone since it was verified")
         try:
             self._storage.rename_noreplace(source, target)
         except RefusedError:
@@ -109,9 +106,8 @@ class RenamePublisher(Publisher):
             self._make_durable(manifest)
             return
         if found is not None and isinstance(error, FileExistsError):
-            raise RefusedError(
-                Reason.DUPLICATE_RANGE,
-                f"{self._entity}: {manifest.directory} appeared while it was published",
+            raise self._refused(
+                Reason.DUPLICATE_RANGE, f"{manifest.directory} appeared while it was published"
             ) from error
         if staged and found is None:
             kind = UnreachableError if isinstance(error, UnreachableError) else RetryableError

@@ -25,7 +25,7 @@ from compactor.engine.results import Manifest, files_below
 from compactor.engine.staging.directory import at_once
 from compactor.engine.staging.objects import ObjectStaging
 from compactor.engine.verify.result import Verified
-from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError
 from compactor.reasons import Reason
 from compactor.storage.base import PreparedFile, Storage, Uploads
 from compactor.storage.location import join
@@ -74,8 +74,8 @@ class UploadPublisher(Publisher):
         for file in there:
             owner = self._uploads.owner_of(self._target(manifest, file))
             if file not in manifest.files or owner != self._staging.tag:
-                what = f"{self._entity}: {manifest.directory} is already there, and {file.path} in it isn't ours"
-                raise RefusedError(Reason.DUPLICATE_RANGE, what)
+                what = f"{manifest.directory} is already there, and {file.path} in it isn't ours"
+                raise self._refused(Reason.DUPLICATE_RANGE, what)
 
     def _prepare(self, missing: Sequence[tuple[Manifest, FileEntry]]) -> list[tuple[Manifest, FileEntry, PreparedFile]]:
         """Prepare all files; after an error, abort those that were prepared."""
@@ -116,9 +116,7 @@ class UploadPublisher(Publisher):
         if owner == self._staging.tag:
             return
         if owner is not None:
-            raise RefusedError(
-                Reason.DUPLICATE_RANGE, f"{self._entity}: {target} appeared while it was published"
-            ) from error
+            raise self._refused(Reason.DUPLICATE_RANGE, f"{target} appeared while it was published") from error
         if isinstance(error, FileNotFoundError):
             raise self._discarded() from error
         raise OutcomeUnknownError(f"{self._entity}: can't tell whether {target} will still appear: {error}") from error
