@@ -22,7 +22,7 @@ from compactor.engine.tasks.specs import FileWork
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.digests.digest import Digest, Digester
-from compactor.orc.digests.moved import SourceIds
+from compactor.orc.digests.moved import source_ids
 from compactor.orc.events.deletes import DeleteEvents, visible
 from compactor.orc.events.event_share import Share
 from compactor.orc.events.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
@@ -273,7 +273,7 @@ class _Check:
         """Check that a copied stripe has the statistics, rows, last key, and first and last 4 KiB of its source."""
         file = self._inputs[path]
         tail, reader = self._opened.tail(file), self._opened.reader(file)
-        taken = SourceIds(tail.row_tree, self._output.row, self._output.columns_by).of
+        taken = source_ids(tail.row_tree, self._output.row, self._output.columns_by)
         if not self._deletes and taken != list(range(len(taken))):
             raise self._wrong(f"stripe {index + 1} has columns that readers take from others of {path}")
         if (wrong := difference(self._reader, self._tail, index, reader, tail, source)) is not None:

@@ -22,30 +22,30 @@ _TEXTS: Final = (Kind.STRING, Kind.VARCHAR)
 _NOTHING: Final = HiveType(Kind.BYTE)
 
 
-class SourceIds:
+def source_ids(file: HiveType, table: HiveType, rule: ColumnRule) -> list[int | None]:
     """
     For each column id of a table's rows the column id of the file that readers take for it, or None; 0 is the row itself.
 
     Args:
         file, table: the structs of their columns.
     """
+    found: list[int | None] = [None] * table.columns
 
-    def __init__(self, file: HiveType, table: HiveType, rule: ColumnRule) -> None:
-        self.of: list[int | None] = [None] * table.columns
-        self._match(file, 0, table, 0, 1 if rule is ColumnRule.POSITION or nameless(file) else 0)
-
-    def _match(self, file: HiveType, file_id: int, table: HiveType, table_id: int, levels: int) -> None:
-        self.of[table_id] = file_id
-        if file.kind is not table.kind:
+    def match(source: HiveType, source_id: int, target: HiveType, target_id: int, *, by_place: bool) -> None:
+        found[target_id] = source_id
+        if source.kind is not target.kind:
             return
-        theirs = file.inside(file_id)
-        for number, (column, child) in enumerate(table.inside(table_id)):
+        theirs = source.inside(source_id)
+        for number, (column, child) in enumerate(target.inside(target_id)):
             place: int | None = number
-            if file.kind is Kind.STRUCT and not levels:
-                place = next((at for at, name in enumerate(file.names) if name == table.names[number]), None)
-            if place is not None and place < len(file.children):
-                source, found = theirs[place]
-                self._match(found, source, child, column, 0)
+            if source.kind is Kind.STRUCT and not by_place:
+                place = next((at for at, name in enumerate(source.names) if name == target.names[number]), None)
+            if place is not None and place < len(theirs):
+                below, taken = theirs[place]
+                match(taken, below, child, column, by_place=False)
+
+    match(file, 0, table, 0, by_place=rule is ColumnRule.POSITION or nameless(file))
+    return found
 
 
 class MovedValues:
@@ -64,7 +64,7 @@ class MovedValues:
         file_nodes, table_nodes = list(file.walk()), list(table.walk())
         top = {column for column, _ in table.inside(0)}
         self._pairs: list[tuple[int, int]] = []
-        for column, source in enumerate(SourceIds(file, table, rule).of):
+        for column, source in enumerate(source_ids(file, table, rule)):
             if column and source is not None and _alike(file_nodes[source], table_nodes[column]):
                 self._pairs.append((column, source))
             elif column in top and source is None:
