@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.acid.columns import ColumnRule, by_place, disputed, places, unread
+from compactor.acid.columns import ColumnRule, by_place, disputed, matched, places, unread
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
 from compactor.orc.format.schema import same_layout
@@ -95,18 +95,8 @@ def widens_float(source: HiveType, target: HiveType, rule: ColumnRule) -> bool:
     Hive 3.1 reads such a value by its decimal digits, 1.1 as 1.1; every other reader keeps the number,
     1.100000023841858.
     """
-    return _widens_float(source, target, by_position=by_place(source, rule))
-
-
-def _widens_float(source: HiveType, target: HiveType, *, by_position: bool) -> bool:
-    if (source.kind, target.kind) == (Kind.FLOAT, Kind.DOUBLE):
-        return True
-    if (source.kind, target.kind) == (Kind.STRUCT, Kind.STRUCT):
-        found = zip(target.children, places(source, target, by_position=by_position), strict=True)
-        pairs = [(source.children[place], child) for child, place in found if place is not None]
-    else:
-        pairs = list(zip(source.children, target.children, strict=False))
-    return any(_widens_float(before, after, by_position=False) for before, after in pairs)
+    pairs = matched(source, target, by_position=by_place(source, rule))
+    return any((one.kind, other.kind) == (Kind.FLOAT, Kind.DOUBLE) for _, one, other in pairs)
 
 
 def _convert(source: HiveType, target: HiveType, where: str, path: str, column: int) -> Conversion:
