@@ -94,10 +94,7 @@ class Upload:
 
     def _begin(self) -> None:
         self._parts: list[Future[str]] = []
-        with explained("write", self.target):
-            self._id: str = self.client.call.create_multipart_upload(
-                Bucket=self.bucket, Key=self.key, Metadata=self._metadata
-            )["UploadId"]
+        self._id: str = self._ask("create_multipart_upload", Metadata=self._metadata)["UploadId"]
         if self._noted_in is not None:  # before the first part: a fence that doesn't find it has removed the sources
             try:
                 self._notes.append(records.note(self.client, self.bucket, self._noted_in, self.key, self._id))
@@ -185,6 +182,10 @@ class Upload:
             records.remove(self.client, self.bucket, self._notes[-1])
             self._notes.pop()
 
+    def _ask(self, operation: str, **arguments: Any) -> Any:
+        with explained("write", self.target):
+            return getattr(self.client.call, operation)(Bucket=self.bucket, Key=self.key, **arguments)
+
     def _add(self, work: Callable[[int], str], done: Callable[[], None] = lambda: None) -> None:
         number = len(self._parts) + 1
         future = self._pool.submit(work, number)
@@ -192,10 +193,7 @@ class Upload:
         self._parts.append(future)
 
     def _put(self, number: int, data: bytes) -> str:
-        with explained("write", self.target):
-            answer = self.client.call.upload_part(
-                Bucket=self.bucket, Key=self.key, UploadId=self._id, PartNumber=number, Body=data
-            )
+        answer = self._ask("upload_part", UploadId=self._id, PartNumber=number, Body=data)
         self.client.count(sent=len(data))
         return str(answer["ETag"])
 
@@ -210,16 +208,14 @@ class Upload:
             return self._put(number, reader.read_at(offset, length))
         chosen = {} if whole else {"CopySourceRange": f"bytes={offset}-{offset + length - 1}"}
         try:
-            with explained("write", self.target):
-                answer: Any = self.client.call.upload_part_copy(
-                    Bucket=self.bucket,
-                    Key=self.key,
-                    UploadId=self._id,
-                    PartNumber=number,
-                    CopySource={"Bucket": source.bucket, "Key": source.key},
-                    CopySourceIfMatch=source.etag,
-                    **chosen,
-                )
+            answer = self._ask(
+                "upload_part_copy",
+                UploadId=self._id,
+                PartNumber=number,
+                CopySource={"Bucket": source.bucket, "Key": source.key},
+                CopySourceIfMatch=source.etag,
+                **chosen,
+            )
         except FileExistsError:  # so `explained` reports a failed condition: the source was replaced
             raise replaced(source.key) from None
         self.client.count(copied=length)
@@ -258,10 +254,11 @@ class S3Writer(WriteHandle):
 
     def _finish(self) -> None:
         content = self._assembler.finish()
-        if content is not None:
-            self._put_whole(content)
-        else:
+        if content is None:
             self._complete()
+            return
+        put_new(self._client, self._bucket, self._key, content, self.name)
+        self._client.count(sent=len(content))
 
     def _give_up(self) -> None:
         if self._upload is not None:
@@ -285,10 +282,6 @@ class S3Writer(WriteHandle):
         if self._upload is None:
             self._upload = Upload(self._client, self._bucket, self._key, self.name)
         return self._upload
-
-    def _put_whole(self, content: bytes) -> None:
-        put_new(self._client, self._bucket, self._key, content, self.name)
-        self._client.count(sent=len(content))
 
     def _complete(self) -> None:
         upload = self._begun()
