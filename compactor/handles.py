@@ -8,10 +8,11 @@ as Python's file, and the comparison of copied bytes.
 import io
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Protocol, runtime_checkable
 
-from compactor.errors import VerificationError
+from compactor.errors import CorruptFileError, VerificationError
 
 SAMPLE: Final = 4096
 """Bytes at the start and at the end of a copied range that are compared."""
@@ -69,10 +70,33 @@ class MemoryReader:
         return self.data[offset : offset + length].tobytes()
 
 
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a file, which are read when they are asked for."""
+
+    reader: RandomReader
+    offset: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, part: slice) -> bytes:
+        """
+        Raises:
+            CorruptFileError: the file is shorter.
+        """
+        start, stop, _ = part.indices(self.length)
+        data = self.reader.read_at(self.offset + start, stop - start)
+        if len(data) != stop - start:
+            raise CorruptFileError(f"{self.reader.name} ended too early, at byte {self.offset + start + len(data)}")
+        return data
+
+
 class PiecesReader:
     """Pieces of bytes, one after the other, as a readable file."""
 
-    def __init__(self, pieces: Sequence[bytes | memoryview], name: str) -> None:
+    def __init__(self, pieces: Sequence[bytes | memoryview | FileRange], name: str) -> None:
         self.name = name
         self._pieces = pieces
         self._starts = [0, *accumulate(map(len, pieces))]
