@@ -96,6 +96,11 @@ class AcidDir:
         return self.kind is DirKind.BASE
 
     @property
+    def span(self) -> tuple[int, int]:
+        """The lowest and the highest write id that may be inside."""
+        return self.min_write_id, self.max_write_id
+
+    @property
     def first_written(self) -> int:
         """
         The lowest write id whose rows a writer may have left in the directory; for a base, as INSERT OVERWRITE makes

@@ -78,7 +78,7 @@ def aborted_in(
     acid = listed.acid
     if not listed.compacted:
         return write_ids.aborted_within(acid.first_written, acid.max_write_id)
-    wanted = list(write_ids.aborted_within(acid.min_write_id, acid.max_write_id))
+    wanted = list(write_ids.aborted_within(*acid.span))
     return () if insert_only or not wanted else tuple(sorted(_seen_in(storage, location, listed, wanted)))
 
 
@@ -95,7 +95,7 @@ def may_hold_aborted(state: AcidState, write_ids: ValidWriteIdList) -> bool:
 
 
 def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:
-    return () if listed.acid.is_base else write_ids.aborted_within(listed.acid.min_write_id, listed.acid.max_write_id)
+    return () if listed.acid.is_base else write_ids.aborted_within(*listed.acid.span)
 
 
 def _seen_in(storage: Storage, location: str, listed: ListedDir, wanted: list[int]) -> set[int]:

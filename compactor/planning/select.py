@@ -128,7 +128,7 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     lowest, name, highest = _write_ids_of(state, part, layout, write_ids)
     if layout is LayoutVersion.HIVE_3 and highest == 0:
         raise _refused(spec, Reason.NOT_ENOUGH, _without_an_end(state))
-    taken, major = replace(state, deltas=part.deltas), part.kind is CompactionKind.MAJOR
+    taken, major = replace(state, deltas=part.deltas), part.kind.makes_base
     return Selection(
         spec=spec,
         requested=kind,
@@ -193,7 +193,7 @@ def _write_ids_of(
     name = max((d.acid.max_write_id for d in part.deltas), default=base)
     if not part.deltas and state.base is None:
         name = _name_for_originals(state, write_ids.high_watermark)
-    lowest = 0 if part.kind is CompactionKind.MAJOR else min(d.acid.min_write_id for d in part.deltas)
+    lowest = 0 if part.kind.makes_base else min(d.acid.min_write_id for d in part.deltas)
     left_above = bool(state.excluded)
     if part.parts is not None:
         left_above |= any(d.acid.max_write_id > name for d in state.deltas)
