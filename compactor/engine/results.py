@@ -35,7 +35,7 @@ def markers_of(plan: CompactionPlan, directory: str) -> Mapping[str, bytes]:
     that marks it as compacted. A base of original files lists them: the Cleaner removes only originals in such a list.
     """
     markers = {VERSION_FILE: VERSION_FILE_CONTENT}
-    if next(output.kind for output in plan.outputs if output.name == directory) is not DirKind.BASE:
+    if plan.output(directory).kind is not DirKind.BASE:
         return markers
     if plan.layout is LayoutVersion.HIVE_3:
         markers[METADATA_FILE] = METADATA_FILE_CONTENT

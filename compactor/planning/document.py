@@ -196,6 +196,11 @@ class FileJoin:
     def bytes(self) -> int:
         return sum(segment.bytes for segment in self.segments)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in their order."""
+        return tuple(dict.fromkeys(segment.path for segment in self.segments))
+
 
 @dataclass(frozen=True, slots=True)
 class OutputDir:
@@ -342,6 +347,10 @@ class CompactionPlan:
     def names(self) -> tuple[str, ...]:
         """Directories that may be published; a minor's delta or delete delta that turns out empty isn't."""
         return tuple(output.name for output in self.outputs)
+
+    def output(self, directory: str) -> OutputDir:
+        """The output directory of a name."""
+        return next(output for output in self.outputs if output.name == directory)
 
     @property
     def bytes_needed(self) -> int:
