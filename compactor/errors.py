@@ -66,9 +66,21 @@ class RefusedError(CompactorError):
 class CorruptFileError(RefusedError):
     """A file can't be read as one of its format, or contradicts its own name or metadata."""
 
+    def __init__(self, message: str, reason: Reason = Reason.CORRUPT_FILE) -> None:
+        super().__init__(reason, message)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.message, self.reason)
+
 
 class VerificationError(RefusedError):
     """The output that a compaction wrote differs from its inputs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.VERIFICATION_FAILED, message)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.message,)
 
 
 class UnreachableError(CompactorError):

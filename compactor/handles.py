@@ -8,8 +8,11 @@ as Python's file, and the comparison of copied bytes.
 import io
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Protocol, runtime_checkable
+
+from compactor.errors import CorruptFileError, VerificationError
 
 SAMPLE: Final = 4096
 """Bytes at the start and at the end of a copied range that are compared."""
@@ -67,10 +70,33 @@ class MemoryReader:
         return self.data[offset : offset + length].tobytes()
 
 
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a file, which are read when they are asked for."""
+
+    reader: RandomReader
+    offset: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, part: slice) -> bytes:
+        """
+        Raises:
+            CorruptFileError: the file is shorter.
+        """
+        start, stop, _ = part.indices(self.length)
+        data = self.reader.read_at(self.offset + start, stop - start)
+        if len(data) != stop - start:
+            raise CorruptFileError(f"{self.reader.name} ended too early, at byte {self.offset + start + len(data)}")
+        return data
+
+
 class PiecesReader:
     """Pieces of bytes, one after the other, as a readable file."""
 
-    def __init__(self, pieces: Sequence[bytes | memoryview], name: str) -> None:
+    def __init__(self, pieces: Sequence[bytes | memoryview | FileRange], name: str) -> None:
         self.name = name
         self._pieces = pieces
         self._starts = [0, *accumulate(map(len, pieces))]
@@ -125,3 +151,16 @@ def same_ends(one: RandomReader, at: int, other: RandomReader, start: int, lengt
         one.read_at(at + offset, min(SAMPLE, length)) == other.read_at(start + offset, min(SAMPLE, length))
         for offset in (0, max(0, length - SAMPLE))
     )
+
+
+def require_copied(result: RandomReader, at: int, source: RandomReader, start: int, length: int) -> None:
+    """
+    Compare a copied range by `same_ends`.
+
+    Raises:
+        VerificationError: the ends differ.
+    """
+    if not same_ends(result, at, source, start, length):
+        raise VerificationError(
+            f"{result.name} from byte {at} on hasn't the bytes of {source.name} from byte {start} on"
+        )

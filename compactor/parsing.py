@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from compactor.errors import CompactorError, CorruptFileError
-from compactor.reasons import Reason
 from compactor.words import one_line
 
 
@@ -35,4 +34,4 @@ def parsing(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise
         said = one_line(error) or "no more is known"
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} can't be read ({type(error).__name__}: {said})") from error
+        raise CorruptFileError(f"{name} can't be read ({type(error).__name__}: {said})") from error

@@ -12,11 +12,11 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.engine.compaction import Compaction
 from compactor.engine.request import CompactionRequest
-from compactor.errors import CancelledError
+from compactor.errors import CancelledError, CompactorError
 from compactor.metastore.model import CatalogColumn, Entity, QueueEntry, QueueState, TableFacts
 from compactor.planning.facts import StoredAs
 from compactor.settings import Settings
-from compactor.spark.results import Failed, run_partition
+from compactor.spark.results import run_partition
 from compactor.storage.registry import storage_for
 from tests.reference.compare import expected_rows, read_table
 
@@ -56,8 +56,8 @@ class InProcess(NothingRuns):
             if cancelled():
                 raise CancelledError(f"{job.name} was cancelled")
             (result,) = run_partition(function, [pickle.loads(pickle.dumps(task))])
-            if isinstance(result, Failed):
-                raise result.error
+            if isinstance(result, CompactorError):
+                raise result
             results.append(pickle.loads(pickle.dumps(result)))
             progress((number + 1) / len(tasks))
         return results

@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import AcidDir, DirKind, base_name, delete_delta_name, delta_name
-from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, RowKey, encode
+from compactor.acid.row_id import MAX_BUCKET, MAX_STATEMENT, Hit, RowKey, SyntheticIds, encode
 from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.cli.output import OutputColumn
@@ -37,10 +37,9 @@ from compactor.planning.document import (
     PlanParts,
     Prediction,
     Segment,
-    SyntheticIds,
 )
 from compactor.planning.document import FileRole as PlanRole
-from compactor.planning.facts import FileFacts, Hit, StripeFacts
+from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.planning.forgetting import AbortedComponent, Search
 from compactor.planning.picker import Thresholds
 from compactor.planning.rivals import Rival

@@ -120,10 +120,7 @@ def data_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
 
     Source: Hive's AcidUtils.bucketFileFilter, originalBucketFilter, HIDDEN_FILES_PATH_FILTER.
     """
-    visible = [f for f in listed.files if not has_hidden_part(f.path)]
-    if not (insert_only or listed.acid.is_base):
-        visible = [f for f in visible if _holds_delta_rows(f.name)]
-    return _in_path_order(visible)
+    return _in_path_order([f for f in _visible(listed) if _holds_rows(f, listed, insert_only)])
 
 
 def stray_files(listed: ListedDir, insert_only: bool) -> tuple[FileEntry, ...]:
@@ -180,14 +177,12 @@ def _refuse_nested(listing: Listing) -> None:
 
 
 def _listed(acid: AcidDir, files: Iterable[FileEntry], data_format: str | None, layout: LayoutVersion) -> ListedDir:
-    if not acid.is_base:
-        return ListedDir(acid, tuple(sorted(files)), None, compacted=acid.visibility_txn > 0)
+    data_format = data_format if acid.is_base else None
     if data_format is not None and data_format not in _FORMATS[layout]:
         message = f"{acid.name}/_metadata_acid says dataFormat {data_format!r}, which {layout.value} readers refuse"
         raise RefusedError(Reason.UNSUPPORTED_FORMAT, message)
-    return ListedDir(
-        acid, tuple(sorted(files)), data_format, compacted=acid.visibility_txn > 0 or data_format == COMPACTED
-    )
+    compacted = acid.visibility_txn > 0 or data_format == COMPACTED
+    return ListedDir(acid, tuple(sorted(files)), data_format, compacted=compacted)
 
 
 def _in_path_order(files: list[FileEntry]) -> tuple[FileEntry, ...]:
@@ -199,8 +194,7 @@ def _visible(listed: ListedDir) -> tuple[FileEntry, ...]:
 
 
 def _holds_rows(entry: FileEntry, listed: ListedDir, insert_only: bool) -> bool:
-    return insert_only or listed.acid.is_base or _holds_delta_rows(entry.name)
-
-
-def _holds_delta_rows(name: str) -> bool:
-    return not is_side_file(name) if name.startswith("bucket_") else parse_original_file(name) is not None
+    if insert_only or listed.acid.is_base:
+        return True
+    is_bucket = entry.name.startswith("bucket_")
+    return not is_side_file(entry.name) if is_bucket else parse_original_file(entry.name) is not None

@@ -8,7 +8,7 @@ unknown to 3.1, where ORC's own default counts, or the table's property.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -98,33 +98,34 @@ def converted(file: HiveType, table: HiveType, rule: ColumnRule, kind: Kind) -> 
     inside structs, lists, maps and unions.
     """
     ways = (True, False) if rule is ColumnRule.BOTH else (by_place(file, rule),)
-    found = (path for by_position in ways for path in _converted(file, table, "", kind, by_position=by_position))
-    return tuple(dict.fromkeys(found))
+    pairs = (found for by_position in ways for found in matched(file, table, by_position=by_position))
+    changed = (
+        path
+        for path, one, other in pairs
+        if one.kind is kind
+        and (one.kind, one.precision, one.scale, one.length) != (other.kind, other.precision, other.scale, other.length)
+    )
+    return tuple(dict.fromkeys(changed))
 
 
-def _converted(file: HiveType, table: HiveType, path: str, kind: Kind, *, by_position: bool) -> list[str]:
-    if file.kind is kind:
-        alike = (file.kind, file.precision, file.scale, file.length) == (
-            table.kind,
-            table.precision,
-            table.scale,
-            table.length,
-        )
-        return [] if alike else [path]
+def matched(
+    file: HiveType, table: HiveType, path: str = "", *, by_position: bool
+) -> Iterator[tuple[str, HiveType, HiveType]]:
+    """
+    The table's type, and those inside structs, lists, maps and unions, each with its path and the file's type that it
+    is read from. Inside types of different kinds nothing is.
+    """
+    yield path, file, table
     if file.kind is not table.kind:
-        return []
+        return
     if file.kind is not Kind.STRUCT:
-        pairs = zip(file.children, table.children, strict=False)
-        return [name for one, other in pairs for name in _converted(one, other, path, kind, by_position=False)]
+        for one, other in zip(file.children, table.children, strict=False):
+            yield from matched(one, other, path, by_position=False)
+        return
     taken = places(file, table, by_position=by_position)
-    return [
-        below
-        for name, child, place in zip(table.names, table.children, taken, strict=True)
-        if place is not None
-        for below in _converted(
-            file.children[place], child, f"{path}.{name}" if path else name, kind, by_position=False
-        )
-    ]
+    for name, child, place in zip(table.names, table.children, taken, strict=True):
+        if place is not None:
+            yield from matched(file.children[place], child, f"{path}.{name}".removeprefix("."), by_position=False)
 
 
 def _unread(file: HiveType, table: HiveType, path: str, *, by_position: bool) -> list[str]:

@@ -96,6 +96,11 @@ class AcidDir:
         return self.kind is DirKind.BASE
 
     @property
+    def span(self) -> tuple[int, int]:
+        """The lowest and the highest write id that may be inside."""
+        return self.min_write_id, self.max_write_id
+
+    @property
     def first_written(self) -> int:
         """
         The lowest write id whose rows a writer may have left in the directory; for a base, as INSERT OVERWRITE makes
@@ -110,7 +115,6 @@ class BucketFile:
 
     bucket: int
     attempt: int | None
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,6 @@ class OriginalFile:
 
     bucket: int
     copy: int
-    name: str
 
 
 def looks_acid(name: str) -> bool:
@@ -189,7 +192,7 @@ def parse_bucket_file(name: str) -> BucketFile | None:
     match = _BUCKET_PATTERN.fullmatch(name)
     if match is None:
         return None
-    return BucketFile(int(match[1]), None if match[2] is None else int(match[2]), name)
+    return BucketFile(int(match[1]), None if match[2] is None else int(match[2]))
 
 
 def bucket_name(bucket: int) -> str:
@@ -201,7 +204,7 @@ def bucket_name(bucket: int) -> str:
 def parse_original_file(name: str) -> OriginalFile | None:
     """Read `<bucket>_<n>[_copy_<k>]`; None for a name that states no bucket."""
     match = _ORIGINAL_PATTERN.fullmatch(name)
-    return None if match is None else OriginalFile(int(match[1]), int(match[2] or 0), name)
+    return None if match is None else OriginalFile(int(match[1]), int(match[2] or 0))
 
 
 def original_name(bucket: int) -> str:

@@ -6,6 +6,8 @@ that wrote it.
 Source: docs/layout.md; Hive's RecordIdentifier and BucketCodec.
 """
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,6 +34,31 @@ class RowKey(NamedTuple):
     write_id: int
     bucket: int
     row_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticIds:
+    """
+    ROW__IDs of a file that has none (it is older than the transactional table, or LOAD DATA put it there): its rows are
+    (write_id, bucket_property, first_row_id + ordinal).
+
+    Args:
+        write_id: 0 for original files, the directory's for loaded ones.
+        bucket_property: the packed bucket field.
+        first_row_id: row ids continue through all files with the same bucket number.
+    """
+
+    write_id: int
+    bucket_property: int
+    first_row_id: int
+
+
+class Hit(StrEnum):
+    """Whether delete events hit rows of a stripe: certainly not, possibly, certainly."""
+
+    NONE = "none"
+    POSSIBLE = "possible"
+    CERTAIN = "certain"
 
 
 class BucketRangeError(RefusedError):

@@ -22,7 +22,7 @@ from compactor.acid.children import (
 )
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.names import ONLY_ORIGINALS_WRITE_ID, AcidDir, DirKind
+from compactor.acid.names import ONLY_ORIGINALS_WRITE_ID, DirKind
 from compactor.acid.write_ids import RangeValidity, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
@@ -251,7 +251,7 @@ class _Sorting:
         return self.write_ids.is_valid_base(write_id) if listed.compacted else self.write_ids.is_valid(write_id)
 
     def _take_delta(self, listed: ListedDir) -> None:
-        low, high = listed.acid.min_write_id, listed.acid.max_write_id
+        low, high = listed.acid.span
         if self.write_ids.range_aborted(low, high) is RangeValidity.ALL:
             self._abort(listed, range(low, high + 1))
         elif self.write_ids.range_validity(low, high) is RangeValidity.NONE:
@@ -292,21 +292,13 @@ class _Sorting:
                     continue
                 reached = delta.max_write_id
                 last_has_statement = delta.statement_id is not None
-            elif not (delta.max_write_id == reached and last_has_statement) and not (
-                taken and _same_range(delta, taken[-1].acid)
+            elif not (delta.max_write_id == reached and last_has_statement) and (
+                not taken or (delta.span, delta.statement_id) != (taken[-1].acid.span, taken[-1].acid.statement_id)
             ):
                 self.obsolete.append(listed)
                 continue
             taken.append(listed)
         return taken
-
-
-def _same_range(one: AcidDir, other: AcidDir) -> bool:
-    return (one.min_write_id, one.max_write_id, one.statement_id) == (
-        other.min_write_id,
-        other.max_write_id,
-        other.statement_id,
-    )
 
 
 def _replaced(listing: Listing, bases: Iterable[ListedDir]) -> frozenset[FileEntry]:
@@ -342,7 +334,7 @@ def _aborted_inside(directories: Iterable[ListedDir], write_ids: ValidWriteIdLis
     if not write_ids.aborted:
         return frozenset()
     deltas = (listed.acid for listed in directories if not listed.acid.is_base)
-    return frozenset(i for acid in deltas for i in write_ids.aborted_within(acid.min_write_id, acid.max_write_id))
+    return frozenset(i for acid in deltas for i in write_ids.aborted_within(*acid.span))
 
 
 def _why_base_is_invalid(listed: ListedDir, write_ids: ValidWriteIdList) -> str:

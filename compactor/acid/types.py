@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import accumulate
 from typing import Final
 
 from compactor.errors import RefusedError
@@ -74,6 +75,16 @@ class HiveType:
     def holds(self, kinds: Iterable[Kind]) -> bool:
         """Whether this type or any below it is one of `kinds`."""
         return not self._kinds.isdisjoint(kinds)
+
+    @property
+    def columns(self) -> int:
+        """How many column ids the type takes: its own, and those of all types below it."""
+        return len(self._nodes)
+
+    def inside(self, column: int) -> list[tuple[int, "HiveType"]]:
+        """The types directly inside this one, each with its column id, where this one's is `column`."""
+        ids = accumulate((child.columns for child in self.children), initial=column + 1)
+        return list(zip(ids, self.children, strict=False))
 
     @cached_property
     def _nodes(self) -> tuple["HiveType", ...]:

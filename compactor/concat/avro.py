@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compactor.concat.samples import require_copied
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
-from compactor.handles import RandomReader, Sink
+from compactor.handles import RandomReader, Sink, require_copied
 from compactor.reasons import Reason
 
 MAGIC: Final = b"Obj\x01"
@@ -190,13 +189,11 @@ def check(result: RandomReader, readers: Sequence[RandomReader], made: Joined) -
         header = read_header(result)
         blocks = list(blocks_of(result, header))
     except CorruptFileError as error:
-        raise VerificationError(Reason.VERIFICATION_FAILED, error.message) from error
+        raise VerificationError(error.message) from error
     require_copied(result, 0, readers[0], 0, header.length)
     lengths = [(block.length, block.records) for block in blocks]
     if lengths != [(block.length, block.records) for _, block in made.origins]:
-        raise VerificationError(
-            Reason.VERIFICATION_FAILED, f"{result.name} has {len(blocks)} blocks, its files have {len(made.origins)}"
-        )
+        raise VerificationError(f"{result.name} has {len(blocks)} blocks, its files have {len(made.origins)}")
     source, after = _Window(readers[0]), _Window(result)
     for block, (place, original) in zip(blocks, made.origins, strict=True):
         if source.reader is not readers[place]:
@@ -230,4 +227,4 @@ def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _corrupt(reader: RandomReader, what: str) -> CorruptFileError:
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} {what}")
+    return CorruptFileError(f"{reader.name} {what}")

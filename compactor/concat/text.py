@@ -17,10 +17,8 @@ from typing import Final, Protocol
 
 from isal import igzip_lib
 
-from compactor.concat.samples import require_copied
 from compactor.errors import CorruptFileError, VerificationError
-from compactor.handles import RandomReader, Sink
-from compactor.reasons import Reason
+from compactor.handles import RandomReader, Sink, require_copied
 
 PLAIN: Final = "text"
 GZIP: Final = "gzip"
@@ -145,11 +143,11 @@ def check(result: RandomReader, placed: Sequence[Placed], kind: str) -> None:
     for one in placed:
         between = result.read_at(end, one.at - end)
         if between not in {b"", _NEWLINE if kind == PLAIN else _CODECS[kind].line} or len(between) != one.at - end:
-            raise _different(f"{result.name} has other bytes than a newline between two files at byte {end}")
+            raise VerificationError(f"{result.name} has other bytes than a newline between two files at byte {end}")
         require_copied(result, one.at, one.reader, 0, one.length)
         end = one.at + one.length
     if end != result.size:
-        raise _different(f"{result.name} has {result.size} bytes, its files end at byte {end}")
+        raise VerificationError(f"{result.name} has {result.size} bytes, its files end at byte {end}")
 
 
 def _last_byte(reader: RandomReader, kind: str) -> bytes:
@@ -179,13 +177,13 @@ def _content(reader: RandomReader, kind: str, piece: int) -> Iterator[bytes]:
             try:
                 content = inflater.decompress(rest, _MOST)
             except _INVALID as error:
-                raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} can't be decompressed ({error})") from error
+                raise CorruptFileError(f"{reader.name} can't be decompressed ({error})") from error
             begun, rest = True, b""
             yield bytes(content)
             if inflater.eof:
                 begun, rest, inflater = False, inflater.unused_data, _CODECS[kind].inflater()
     if begun:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} can't be decompressed (it is cut off)")
+        raise CorruptFileError(f"{reader.name} can't be decompressed (it is cut off)")
 
 
 def _steps(reader: RandomReader, piece: int) -> Iterator[bytes]:
@@ -193,7 +191,3 @@ def _steps(reader: RandomReader, piece: int) -> Iterator[bytes]:
         data = reader.read_at(at, piece)
         for start in range(0, len(data), _STEP):
             yield data[start : start + _STEP]
-
-
-def _different(message: str) -> VerificationError:
-    return VerificationError(Reason.VERIFICATION_FAILED, message)

@@ -22,7 +22,6 @@ from compactor.errors import CorruptFileError, RefusedError
 from compactor.log import get_logger
 from compactor.orc.events.keys import read_keys, stripe_bounds
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.reasons import Reason
 from compactor.storage.base import Storage
 
 _log = get_logger(__name__)
@@ -79,7 +78,7 @@ def aborted_in(
     acid = listed.acid
     if not listed.compacted:
         return write_ids.aborted_within(acid.first_written, acid.max_write_id)
-    wanted = list(write_ids.aborted_within(acid.min_write_id, acid.max_write_id))
+    wanted = list(write_ids.aborted_within(*acid.span))
     return () if insert_only or not wanted else tuple(sorted(_seen_in(storage, location, listed, wanted)))
 
 
@@ -96,7 +95,7 @@ def may_hold_aborted(state: AcidState, write_ids: ValidWriteIdList) -> bool:
 
 
 def _aborted_within(listed: ListedDir, write_ids: ValidWriteIdList) -> tuple[int, ...]:
-    return () if listed.acid.is_base else write_ids.aborted_within(listed.acid.min_write_id, listed.acid.max_write_id)
+    return () if listed.acid.is_base else write_ids.aborted_within(*listed.acid.span)
 
 
 def _seen_in(storage: Storage, location: str, listed: ListedDir, wanted: list[int]) -> set[int]:
@@ -125,7 +124,7 @@ def _seen_in_file(storage: Storage, location: str, path: str, wanted: npt.NDArra
     with open_input(storage, location, path) as reader:
         tail = read_tail(reader)
         if not tail.is_acid:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{path} isn't a full-ACID file: its columns are {tail.tree}")
+            raise CorruptFileError(f"{path} isn't a full-ACID file: its columns are {tail.tree}")
         for stripe in range(len(tail.stripes)):
             possible = _possible(tail, stripe, wanted)
             if len(possible):

@@ -64,7 +64,7 @@ class ChangeManagement:
             )
         root = str(self._options.change_management_root)
         with self._asked() as (jvm, files):
-            if not files.exists(self._path(jvm, root)):
+            if not files.exists(jvm.org.apache.hadoop.fs.Path(root)):
                 why = f"{root} isn't there: does the metastore run with hive.repl.cm.enabled and this hive.repl.cmrootdir?"
                 raise RefusedError(Reason.REPLICATION_SOURCE, why)
             zones = [self._zone(jvm, files, place) for place in (location, root)]
@@ -93,7 +93,7 @@ class ChangeManagement:
         with self._asked() as (jvm, files):
             return sum(
                 self._one(jvm, files, path, join(origin, below))
-                for path, below in _below(files, self._path(jvm, directory), "")
+                for path, below in _below(files, jvm.org.apache.hadoop.fs.Path(directory), "")
             )
 
     def _one(self, jvm: Any, files: Any, path: Any, origin: str) -> int:
@@ -128,7 +128,7 @@ class ChangeManagement:
 
         Only a superuser may do that, so a refusal is ignored: for later releases the directory's group is enough.
         """
-        root = files.getFileStatus(self._path(jvm, str(self._options.change_management_root)))
+        root = files.getFileStatus(jvm.org.apache.hadoop.fs.Path(str(self._options.change_management_root)))
         if files.getFileStatus(target).getOwner() != root.getOwner():
             try:
                 files.setOwner(target, root.getOwner(), root.getGroup())
@@ -138,12 +138,9 @@ class ChangeManagement:
 
     def _zone(self, jvm: Any, files: Any, location: str) -> str | None:
         found = jvm.org.apache.hadoop.hdfs.client.HdfsAdmin(files.getUri(), files.getConf()).getEncryptionZoneForPath(
-            self._path(jvm, location)
+            jvm.org.apache.hadoop.fs.Path(location)
         )
         return None if found is None else str(found.getPath())
-
-    def _path(self, jvm: Any, location: str) -> Any:
-        return jvm.org.apache.hadoop.fs.Path(location)
 
     @contextmanager
     def _asked(self) -> Iterator[tuple[Any, Any]]:
@@ -184,7 +181,7 @@ class ChangeManagement:
         jvm = gateway.jvm
         conf = jvm.org.apache.hadoop.conf.Configuration()
         conf.set("ipc.client.rpc-timeout.ms", str(round(options.rpc_timeout_seconds * 1000)))
-        where = self._path(jvm, str(options.change_management_root)).toUri()
+        where = jvm.org.apache.hadoop.fs.Path(str(options.change_management_root)).toUri()
         user = jvm.org.apache.hadoop.security.UserGroupInformation
         user.setConfiguration(conf)
         if options.keytab is not None:

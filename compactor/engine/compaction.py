@@ -259,9 +259,7 @@ class Compaction:
         try:
             verified = verify(staged, self._staging, self.storage, self._submitter, self.job, cancelled)
         except VerificationError as error:
-            raise VerificationError(
-                Reason.VERIFICATION_FAILED, f"{error.message}; kept aside: {self._keep_evidence()}"
-            ) from error
+            raise VerificationError(f"{error.message}; kept aside: {self._keep_evidence()}") from error
         self._submitter.end(self.job)
         return verified
 

@@ -5,22 +5,24 @@ Of all data here, only delete keys grow with the number of rows, and no more of 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compactor.acid.row_id import decode_bucket
+from compactor.acid.row_id import Hit, decode_bucket
 from compactor.engine.inputs import open_input
 from compactor.handles import RandomReader
 from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.events.event_share import Share
 from compactor.orc.events.event_windows import event_windows
 from compactor.orc.events.keys import StripeBounds, stripe_bounds
-from compactor.orc.format.tail import Tail
-from compactor.planning.facts import DeleteFacts, Hit, StripeFacts
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.planning.document import InputFile
+from compactor.planning.facts import DeleteFacts, StripeFacts
 from compactor.planning.segments import SegmentSource, one_bucket
 from compactor.storage.base import Storage
 
@@ -28,34 +30,44 @@ FEWEST_EVENTS: Final = 1 << 16
 """So many events are always kept in memory: fewer aren't worth a temporary file."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class DeleteFiles:
     """
-    Reads events from delete files of one partition.
+    The valid delete events in some delete files of a partition.
 
     Args:
-        files: path and tail of each file.
         aborted: write ids whose events don't count.
+        most: events that may be in memory at once.
+        tails: those that are known, by path; the others are read when they are first needed.
     """
 
-    storage: Storage
-    location: str
-    files: Sequence[tuple[str, Tail]]
-    aborted: npt.NDArray[np.int64]
+    def __init__(  # noqa: PLR0917 - the sources of the events, and a limit
+        self,
+        storage: Storage,
+        location: str,
+        files: Sequence[InputFile],
+        aborted: npt.NDArray[np.int64],
+        most: int,
+        tails: Mapping[str, Tail] = MappingProxyType({}),
+    ) -> None:
+        self._storage, self._location, self._files = storage, location, files
+        self._aborted, self._most, self._tails = aborted, most, dict(tails)
 
-    def load(self, share: Share, most: int) -> DeleteEvents:
-        """The valid events, one per key; events beyond `most` are kept on disk."""
-        return DeleteEvents.load(self._one_by_one(), aborted=self.aborted, share=share, limit=max(most, FEWEST_EVENTS))
+    def load(self, share: Share) -> DeleteEvents:
+        """The events of a share, one per key; those beyond the limit are kept on disk."""
+        limit = max(self._most, FEWEST_EVENTS)
+        return DeleteEvents.load(self._one_by_one(), aborted=self._aborted, share=share, limit=limit)
 
-    def windows(self, share: Share, most: int) -> Iterator[DeleteEvents]:
-        """The valid events in ascending order, `most` at a time."""
-        return event_windows(self._one_by_one, most, aborted=self.aborted, share=share)
+    def windows(self, share: Share) -> Iterator[DeleteEvents]:
+        """The events of a share in ascending order, at most the allowed number at a time."""
+        return event_windows(self._one_by_one, self._most, aborted=self._aborted, share=share)
 
     def _one_by_one(self) -> Iterator[tuple[RandomReader, Tail]]:
         """Open each file only while it is read."""
-        for path, tail in self.files:
-            with open_input(self.storage, self.location, path) as reader:
-                yield reader, tail
+        for file in self._files:
+            with open_input(self._storage, self._location, file.path) as reader:
+                if file.path not in self._tails:
+                    self._tails[file.path] = read_tail(reader, file.logical_length)
+                yield reader, self._tails[file.path]
 
 
 class Deletes:
@@ -134,8 +146,10 @@ class Deletes:
         return DeleteFacts(bucket, tuple(source.file.path for source in sources), count, mine, size), judged
 
     def _windows(self, sources: Sequence[SegmentSource], bucket: int | None) -> Iterator[DeleteEvents]:
-        files = [(source.file.path, self._tails[source.file.path]) for source in sources]
-        return DeleteFiles(self._storage, self._location, files, self._aborted).windows(Share(bucket), self._most)
+        files = [source.file for source in sources]
+        tails = {file.path: self._tails[file.path] for file in files}
+        found = DeleteFiles(self._storage, self._location, files, self._aborted, self._most, tails)
+        return found.windows(Share(bucket))
 
 
 def with_hits(source: SegmentSource, tail: Tail | None, events: DeleteEvents) -> SegmentSource:
@@ -153,5 +167,5 @@ def _with_hits(stripe: StripeFacts, bounds: StripeBounds | None, events: DeleteE
     if stripe.first is None or stripe.last is None:
         return replace(stripe, events=stripe.events + len(events))
     start, stop = events.between(stripe.first, stripe.last)
-    hit = max(stripe.hit, Hit(events.hit(bounds).value), key=list(Hit).index) if bounds is not None else stripe.hit
+    hit = max(stripe.hit, events.hit(bounds), key=list(Hit).index) if bounds is not None else stripe.hit
     return replace(stripe, hit=hit, events=stripe.events + stop - start)

@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.acid.names import DirKind
 from compactor.acid.types import ACID_NAMES, row_type
 from compactor.engine.delete_files import Deletes
 from compactor.engine.inputs import file_facts, read_tails
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.buckets import run_task
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, work_of
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, work_of
 from compactor.engine.verify.at_once import run_and_verify
 from compactor.errors import RefusedError
 from compactor.orc.format.tail import Tail
@@ -120,9 +119,9 @@ def run_full_acid(
         together: bytes of a bucket's chunks up to which one task recodes them all.
     """
     first, later = _tasks(document, tasks, digests=digests, together=together)
-    if not later and sum(task.bytes for task in first) <= AT_ONCE_BYTES:
+    if not later and sum(task.work.bytes for task in first) <= AT_ONCE_BYTES:
         verified = submitter.run(job, run_and_verify, first, progress=progress, cancelled=cancelled)
-        return [one.file for one in verified], [one.checked for one in verified if one.checked is not None]
+        return [file for file, _ in verified], [checked for _, checked in verified if checked is not None]
     share = len(first) / max(1, len(first) + len(later))
     made = submitter.run(job, run_task, first, progress=lambda done: progress(done * share), cancelled=cancelled)
     chunks = [result for result in made if isinstance(result, ChunkResult)]
@@ -136,29 +135,25 @@ def run_full_acid(
 
 def _tasks(
     document: CompactionPlan, tasks: str, *, digests: bool, together: int
-) -> tuple[list[ChunkTask | BucketTask | DeleteTask], list[BucketTask]]:
+) -> tuple[list[ChunkTask | BucketTask], list[BucketTask]]:
     """The tasks that can start at once, and those that need chunks which other tasks recode; the largest come first."""
-    first: list[ChunkTask | BucketTask | DeleteTask] = []
+    first: list[ChunkTask | BucketTask] = []
     later: list[BucketTask] = []
     for output in document.outputs:
         for bucket in output.buckets:
             work = work_of(document, output, bucket, tasks, digests=digests)
-            if output.kind is DirKind.DELETE_DELTA:
-                first.append(DeleteTask(work))
-                continue
             recoded = [segment for segment in bucket.segments if segment.action is not Action.COPY]
             chunks = sorted({segment.chunk for segment in recoded})
             few = len(chunks) <= 1 or sum(segment.bytes for segment in recoded) <= together
             if few or document.one_by_one:
-                first.append(BucketTask(work, ()))
+                first.append(BucketTask(work))
                 continue
-            later.append(BucketTask(work, ()))
+            later.append(BucketTask(work))
             for number in chunks:
-                part = replace(
-                    bucket, segments=tuple(segment for segment in bucket.segments if segment.chunk == number)
-                )
-                first.append(ChunkTask(work_of(document, output, part, tasks, digests=digests), number, part.segments))
-    return sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
+                part = tuple(segment for segment in bucket.segments if segment.chunk == number)
+                part_of = replace(bucket, segments=part)
+                first.append(ChunkTask(work_of(document, output, part_of, tasks, digests=digests)))
+    return sorted(first, key=lambda task: -task.work.bytes), sorted(later, key=lambda task: -task.work.bytes)
 
 
 def _with_parts(task: BucketTask, chunks: list[ChunkResult]) -> BucketTask:

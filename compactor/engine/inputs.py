@@ -27,12 +27,13 @@ from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.zones import stripe_zone
 from compactor.orc.reading.consistency import check_key_statistics
-from compactor.orc.rows import ROW_COLUMN
+from compactor.orc.rows import ROW_COLUMN, StripeSource
 from compactor.orc.writing.schema_evolution import conversion, widens_float
 from compactor.planning.document import FileRole, InputFile
 from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.reasons import Reason
-from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.base import Storage
+from compactor.storage.handles import ReadHandle
 from compactor.storage.location import join
 
 OPEN_FILES: Final = 64
@@ -89,6 +90,11 @@ class OpenInputs:
         if file.path not in self._tails:
             self._tails[file.path] = read_tail(self.reader(file), file.logical_length)
         return self._tails[file.path]
+
+    def source(self, file: InputFile, stripes: tuple[int, ...] | None = None) -> StripeSource:
+        """Rows of a file, of some of its stripes; None: of all."""
+        trusted = file.role is FileRole.BASE
+        return StripeSource(self.reader(file), self.tail(file), stripes, file.synthetic, trusted=trusted)
 
     def read(self, file: InputFile, offset: int, length: int) -> bytes:
         """As `RandomReader.read_at`."""
@@ -233,9 +239,7 @@ def _logical_length(storage: Storage, location: str, file: InputFile) -> int | N
         )
     length = int(LONG.unpack_from(data, whole - LONG.size)[0])
     if not 0 <= length <= file.length:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{file.side_file} says {length} bytes, {file.path} has {file.length}"
-        )
+        raise CorruptFileError(f"{file.side_file} says {length} bytes, {file.path} has {file.length}")
     return length
 
 

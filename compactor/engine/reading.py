@@ -17,16 +17,17 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import looks_acid, parse_dir
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.engine.delete_files import DeleteFiles
 from compactor.engine.digest_note import Note, read_note
 from compactor.engine.inputs import OpenInputs, file_facts, read_tails
 from compactor.engine.output_format import output_format
-from compactor.engine.tasks.delete_windows import BucketEvents
 from compactor.errors import RefusedError
 from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.digests.digest import Digest, Digester
-from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic
+from compactor.orc.events.event_share import Share
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.output import OutputFormat
-from compactor.planning.document import FileRole, FormatSpec, InputFile
+from compactor.planning.document import FormatSpec, InputFile
 from compactor.planning.facts import TableSpec
 from compactor.planning.plan import prepare
 from compactor.planning.select import everything
@@ -116,15 +117,9 @@ class PartitionReading:
 
     def rows(self, bucket: int, digester: Digester | None = None) -> list[SourceRows]:
         """The visible rows of one bucket, file by file."""
-        sources = [self._source(source.file) for source in self._buckets.get(bucket, ()) if source.file.rows]
-        events = (
-            BucketEvents(self._storage, self.location, self._deletes, self._invisible, bucket, EVENTS_AT_ONCE).within(
-                None
-            )
-            if self._deletes
-            else None
-        )
-        row_filter = RowFilter(events, self._invisible)
+        sources = [self._inputs.source(source.file) for source in self._buckets.get(bucket, ()) if source.file.rows]
+        deletes = DeleteFiles(self._storage, self.location, self._deletes, self._invisible, EVENTS_AT_ONCE)
+        row_filter = RowFilter(deletes.load(Share(bucket)) if self._deletes else None, self._invisible)
         return [SourceRows(source, self.format, row_filter, RowTally(), digester=digester) for source in sources]
 
     def digest(self) -> Digest:
@@ -172,13 +167,6 @@ class PartitionReading:
     def stripes(self, file: InputFile) -> int:
         """The number of stripes of a file."""
         return len(self._inputs.tail(file).stripes)
-
-    def _source(self, file: InputFile) -> StripeSource:
-        ids = file.synthetic
-        synthetic = Synthetic(ids.write_id, ids.bucket_property, ids.first_row_id) if ids is not None else None
-        return StripeSource(
-            self._inputs.reader(file), self._inputs.tail(file), None, synthetic, trusted=file.role is FileRole.BASE
-        )
 
 
 def highest_write_id(storage: Storage, location: str, layout: LayoutVersion) -> int:

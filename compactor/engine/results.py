@@ -35,7 +35,7 @@ def markers_of(plan: CompactionPlan, directory: str) -> Mapping[str, bytes]:
     that marks it as compacted. A base of original files lists them: the Cleaner removes only originals in such a list.
     """
     markers = {VERSION_FILE: VERSION_FILE_CONTENT}
-    if next(output.kind for output in plan.outputs if output.name == directory) is not DirKind.BASE:
+    if plan.output(directory).kind is not DirKind.BASE:
         return markers
     if plan.layout is LayoutVersion.HIVE_3:
         markers[METADATA_FILE] = METADATA_FILE_CONTENT
@@ -50,31 +50,26 @@ def markers_of(plan: CompactionPlan, directory: str) -> Mapping[str, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestFile:
-    """One file of a published directory."""
-
-    name: str
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
-    """A directory as it was staged; the directory found after the rename must equal it."""
+    """
+    A directory as it was staged; the directory found after the rename must equal it. Its files have no times: publishing
+    may change them.
+    """
 
     directory: str
     kind: DirKind
-    files: tuple[ManifestFile, ...]
+    files: tuple[FileEntry, ...]
 
     @property
     def bytes(self) -> int:
         return sum(file.length for file in self.files)
 
 
-def files_below(listing: Listing, directory: str) -> tuple[ManifestFile, ...]:
+def files_below(listing: Listing, directory: str) -> tuple[FileEntry, ...]:
     """The files of a listing below one of its directories (empty: its top), with paths relative to that, ascending."""
     prefix = f"{directory}/" if directory else ""
     return tuple(
-        ManifestFile(entry.path.removeprefix(prefix), entry.length)
+        FileEntry(entry.path.removeprefix(prefix), entry.length)
         for entry in sorted(listing.files)
         if entry.path.startswith(prefix)
     )

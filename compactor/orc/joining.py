@@ -26,16 +26,14 @@ from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import Tail, read_stripe_footer, read_tail
 from compactor.orc.format.zones import UTC, stripe_zone, zone_of
 from compactor.orc.reading.arrow import arrow_type, check_recodable, has_nested, settled
-from compactor.orc.reading.single_stripe import BATCH_ROWS, batch_rows, read_batches
+from compactor.orc.reading.single_stripe import batch_rows, read_batches
 from compactor.orc.writing.copied import difference
 from compactor.orc.writing.encode import Encoder
 from compactor.orc.writing.output import DEFAULT_BLOCK, DEFAULT_STRIPE, OutputFormat, common_calendar, compatible
 from compactor.orc.writing.splice import Splicer
 from compactor.orc.writing.writer_choice import check_map_keys, check_unions, needs_pyorc
-from compactor.reasons import Reason
 
 _BLOCK_STEP: Final = 1 << 16
-_WRITE_BYTES: Final = 16 << 20
 _BLOOM_STREAMS: Final = (7, 8)
 _PLAIN: Final = (UTC, ())
 """The manner of stripes that differ in nothing from having no rows."""
@@ -212,8 +210,6 @@ class _Join:
         calendar = common_calendar([piece.tail for piece in pieces])
         self._encoder = Encoder(splicer, _bytes_per_row(pieces), calendar, None)
         self._rows = _Rows(self._output.types, Digester(self._output.types) if digests else None)
-        self._waiting: list[Any] = []
-        self._waiting_rows = self._waiting_bytes = 0
         self._origins: list[tuple[int, int] | None] = []
         self._copied = self._recoded = 0
 
@@ -242,26 +238,13 @@ class _Join:
 
     def _encode(self, piece: Piece, index: int) -> None:
         zone = stripe_zone(piece.reader, piece.tail, index)
-        if zone != self._encoder.zone:
-            self._flush()
-            self._encoder.begin(zone)
+        self._encoder.begin(zone)
         for batch in self._rows.of(piece.reader, piece.tail, index, zone):
-            self._waiting.append(batch)
-            self._waiting_rows += batch.num_rows
-            self._waiting_bytes += batch.nbytes
-            if self._waiting_rows >= BATCH_ROWS or self._waiting_bytes >= _WRITE_BYTES:
-                self._flush()
+            self._encoder.gather([batch], None)
         self._recoded += piece.tail.stripe_length(index)
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._encoder.arrow(self._waiting, None)
-        self._waiting = []
-        self._waiting_rows = self._waiting_bytes = 0
 
     def _finish(self) -> None:
         """Write all rows that wait."""
-        self._flush()
         self._encoder.finish()
         self._origins += [None] * (len(self._splicer.stripe_rows) - len(self._origins))
 
@@ -303,16 +286,18 @@ def check(result: RandomReader, pieces: Sequence[Piece], made: Joined) -> None:
     try:
         tail, first = read_tail(result), pieces[0].tail
     except RefusedError as error:
-        raise _different(error.message) from error
+        raise VerificationError(error.message) from error
     if [kind.SerializeToString() for kind in tail.footer.types] != [
         kind.SerializeToString() for kind in first.footer.types
     ]:
-        raise _different(f"{result.name} has columns {tail.tree} instead of {first.tree}")
+        raise VerificationError(f"{result.name} has columns {tail.tree} instead of {first.tree}")
     if (tail.compression, tail.stride, tail.user_metadata) != (first.compression, first.stride, first.user_metadata):
-        raise _different(f"{result.name} isn't written as {first.name} is")
+        raise VerificationError(f"{result.name} isn't written as {first.name} is")
     rows = sum(piece.tail.stripes[index].number_of_rows for piece in pieces for index in piece.stripes)
     if (tail.rows, len(tail.stripes), tail.length) != (rows, len(made.origins), made.length) or made.rows != rows:
-        raise _different(f"{result.name} has {tail.rows} rows in {len(tail.stripes)} stripes; {rows} rows went in")
+        raise VerificationError(
+            f"{result.name} has {tail.rows} rows in {len(tail.stripes)} stripes; {rows} rows went in"
+        )
     digested = bool(made.digest.columns)
     decoded = _Rows(tail.tree, Digester(tail.tree) if digested else None)
     for index, origin in enumerate(made.origins):
@@ -321,13 +306,13 @@ def check(result: RandomReader, pieces: Sequence[Piece], made: Joined) -> None:
                 for _ in decoded.of(result, tail, index, stripe_zone(result, tail, index)):
                     pass
             except RefusedError as error:
-                raise _different(error.message) from error
+                raise VerificationError(error.message) from error
         else:
             source = pieces[origin[0]]
             if (wrong := difference(result, tail, index, source.reader, source.tail, origin[1])) is not None:
-                raise _different(f"{result.name} {wrong}")
+                raise VerificationError(f"{result.name} {wrong}")
     if decoded.digest != made.digest:
-        raise _different(f"{result.name} was read back with other values than were read from the inputs")
+        raise VerificationError(f"{result.name} was read back with other values than were read from the inputs")
 
 
 def _output(tail: Tail, blooms: Sequence[str], stripe_bytes: int) -> OutputFormat:
@@ -377,7 +362,3 @@ def _numbers(first: int, count: int) -> KeyColumns:
     zeros = np.zeros(count, np.int64)
     small = zeros.astype(np.int32)
     return KeyColumns(small, zeros, small, np.arange(first, first + count, dtype=np.int64), zeros)
-
-
-def _different(message: str) -> VerificationError:
-    return VerificationError(Reason.VERIFICATION_FAILED, message)

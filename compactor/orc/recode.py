@@ -6,10 +6,10 @@ others are merged by key. The new stripes go to a splicer, which may put copied 
 Source: docs/orc.md; Hive's OrcRawRecordMerger for what a compacted row is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,26 +26,12 @@ from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.statistics import value_bytes
 from compactor.orc.merge import merged
 from compactor.orc.reading.arrow import arrow_type
-from compactor.orc.reading.chunks import ArrowRows, PythonRows
-from compactor.orc.reading.single_stripe import BATCH_ROWS
-from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, Synthetic, kept_rows
+from compactor.orc.reading.chunks import PythonRows
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource, kept_rows
 from compactor.orc.writing.encode import Encoder
 from compactor.orc.writing.output import OutputFormat, common_calendar, compatible
 from compactor.orc.writing.splice import FileSummary, Splicer
 
-__all__ = [
-    "MadeStripes",
-    "RecodeResult",
-    "Recoded",
-    "RowFilter",
-    "StripeSource",
-    "Synthetic",
-    "recode",
-    "recode_into",
-    "write_delete_events",
-]
-
-_WRITE_BYTES: Final = 16 << 20
 _NO_ROWS: Final = (RowKey(0, 0, 0), RowKey(0, 0, 0))
 
 
@@ -79,31 +65,6 @@ class MadeStripes:
 
     rows: int
     checksum: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecodeResult(Recoded):
-    """The counts of `Recoded`, with the summary of the written file."""
-
-    summary: FileSummary = field(kw_only=True)
-
-
-def recode(
-    sources: Sequence[StripeSource],
-    output: OutputFormat,
-    sink: Sink,
-    row_filter: RowFilter | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> RecodeResult:
-    """
-    Write the rows of `sources` that count as one file of insert events. Otherwise like `recode_into`, with the file's
-    summary in the result.
-    """
-    splicer = Splicer(sink, output)
-    result = recode_into(sources, splicer, row_filter, progress)
-    return RecodeResult(
-        result.rows_in, result.rows_out, result.deleted, result.aborted, result.parts, summary=splicer.finish("insert")
-    )
 
 
 def recode_into(
@@ -175,13 +136,14 @@ def _encode(
     """Append the rows of sources as stripes that are encoded anew."""
     output = splicer.output
     encoder = Encoder(splicer, _bytes_per_row(sources, output), calendar, output.stripe_rows)
-    pending = _Pending(encoder)
     for chunk in merged(readers):
-        pending.begin(chunk.zone)
-        pending.add(chunk.rows, len(chunk), chunk.keys.key(-1))
+        encoder.begin(chunk.zone)
+        if isinstance(chunk.rows, PythonRows):
+            encoder.python(chunk.rows.rows, chunk.keys.key(-1))
+        else:
+            encoder.gather(chunk.rows.writable(), chunk.keys.key(-1))
         if progress is not None:
             progress(len(chunk))
-    pending.flush()
     encoder.finish()
 
 
@@ -190,7 +152,7 @@ def _in_order(sources: Sequence[StripeSource]) -> list[StripeSource]:
     if len(sources) > 1:
         if _may_overlap(sources):
             return []
-        sources = sorted(sources, key=lambda source: source.key_range() or _NO_ROWS)
+        sources = sorted(sources, key=lambda source: source.key_range or _NO_ROWS)
     return [replace(source, stripes=(stripe,)) for source in sources for stripe in source.chosen]
 
 
@@ -233,18 +195,12 @@ def _cut(
     return made, last
 
 
-class EventBlocks(Protocol):
-    """
-    Delete events in key order, one per key, a block at a time: `DeleteEvents`, or a reader that loads each block on
-    demand.
-    """
-
-    def blocks(self, rows: int) -> Iterator[KeyColumns]: ...
-
-
-def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -> FileSummary:
+def write_delete_events(events: Iterable[KeyColumns], output: OutputFormat, sink: Sink) -> FileSummary:
     """
     Write delete events as one ACID file; the row struct of each event is NULL, as in Hive's files.
+
+    Args:
+        events: in key order, one a key, a block of at most `BATCH_ROWS` at a time.
 
     pyorc writes the events of tables with union columns, because Arrow's writer ends the process at a NULL struct with
     a union inside.
@@ -253,7 +209,7 @@ def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -
     encoder = Encoder(splicer, None, 0, None)
     schema = pa.schema(list(arrow_type(splicer.output.types, 0)))
     unions = output.row.holds((Kind.UNION,))
-    for keys in events.blocks(BATCH_ROWS):
+    for keys in events:
         columns = keys.columns
         if unions:
             encoder.python(
@@ -269,45 +225,6 @@ def write_delete_events(events: EventBlocks, output: OutputFormat, sink: Sink) -
     return splicer.finish("delete")
 
 
-class _Pending:
-    """
-    Gathers small batches into writes of 64 Ki rows or 16 MiB, so that thousands of one-row stripes don't cost a write
-    each.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._parts: list[Any] = []
-        self._rows = self._bytes = 0
-        self._last: RowKey | None = None
-
-    def begin(self, zone: str) -> None:
-        """Set the time zone of the following rows."""
-        if zone != self._encoder.zone:
-            self.flush()
-            self._encoder.begin(zone)
-
-    def add(self, rows: ArrowRows | PythonRows, count: int, last: RowKey) -> None:
-        if isinstance(rows, PythonRows):
-            self.flush()
-            self._encoder.python(rows.rows, last)
-            return
-        batches = rows.writable()
-        if self._rows + count > BATCH_ROWS:
-            self.flush()
-        self._parts += batches
-        self._rows += count
-        self._bytes += sum(batch.nbytes for batch in batches)
-        self._last = last
-        if self._rows >= BATCH_ROWS or self._bytes >= _WRITE_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._parts:
-            self._encoder.arrow(self._parts, self._last)
-        self._parts, self._rows, self._bytes = [], 0, 0
-
-
 def _readers(
     sources: Sequence[StripeSource],
     output: OutputFormat,
@@ -320,7 +237,7 @@ def _readers(
     have one form.
     """
     if len(sources) > 1 and not _may_overlap(sources):
-        in_order = sorted(sources, key=lambda source: source.key_range() or _NO_ROWS)
+        in_order = sorted(sources, key=lambda source: source.key_range or _NO_ROWS)
         return small_stripes.readers(in_order, output, row_filter, tally, digester)
     readers = [SourceRows(source, output, row_filter, tally, digester=digester) for source in sources]
     if len(sources) > 1 and any(reader.needs_python() for reader in readers):
@@ -332,7 +249,7 @@ def _may_overlap(sources: Sequence[StripeSource]) -> bool:
     """Whether the key ranges of two sources may overlap, as far as statistics tell; True where they don't tell."""
     ranges: list[tuple[RowKey, RowKey]] = []
     for source in sources:
-        found = source.key_range()
+        found = source.key_range
         if found is None:
             return True
         ranges.append(found)

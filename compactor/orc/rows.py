@@ -8,14 +8,14 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyorc
 
-from compactor.acid.row_id import RowKey
+from compactor.acid.row_id import RowKey, SyntheticIds
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
@@ -43,21 +43,6 @@ ROW_COLUMN: Final = 6
 _NO_IDS: Final = np.empty(0, np.int64)
 
 
-class Synthetic(NamedTuple):
-    """
-    Keys for a file whose rows have none (the file is older than the transactional table, or LOAD DATA put it there).
-
-    Args:
-        write_id: 0 for original files, the directory's for loaded ones.
-        bucket: the packed bucket field.
-        first_row_id: row id of the file's first row; row ids continue through all files with the same bucket number.
-    """
-
-    write_id: int
-    bucket: int
-    first_row_id: int
-
-
 @dataclass(frozen=True, eq=False)
 class StripeSource:
     """
@@ -72,7 +57,7 @@ class StripeSource:
     reader: RandomReader
     tail: Tail
     stripes: tuple[int, ...] | None = None
-    synthetic: Synthetic | None = None
+    synthetic: SyntheticIds | None = None
     trusted: bool = False
 
     @property
@@ -83,19 +68,16 @@ class StripeSource:
         """Rows of the file's stripes before this one."""
         return sum(found.number_of_rows for found in self.tail.stripes[:stripe])
 
+    @cached_property
     def key_range(self) -> tuple[RowKey, RowKey] | None:
         """Bounds of the chosen stripes' keys; None where the file has no trustworthy statistics, or no rows."""
-        return self._key_range
-
-    @cached_property
-    def _key_range(self) -> tuple[RowKey, RowKey] | None:
         filled = [stripe for stripe in self.chosen if self.tail.stripes[stripe].number_of_rows]
         if not filled:
             return None
         if (made := self.synthetic) is not None:
             after = made.first_row_id + self.rows_before(filled[-1] + 1)
-            return RowKey(made.write_id, made.bucket, made.first_row_id + self.rows_before(filled[0])), RowKey(
-                made.write_id, made.bucket, after - 1
+            return RowKey(made.write_id, made.bucket_property, made.first_row_id + self.rows_before(filled[0])), RowKey(
+                made.write_id, made.bucket_property, after - 1
             )
         first = stripe_bounds(self.tail, filled[0])
         last = first if len(filled) == 1 else stripe_bounds(self.tail, filled[-1])
@@ -187,7 +169,7 @@ class SourceRows:
                 if source.synthetic is None
                 else "has ACID columns, and other keys were given for its rows"
             )
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} {what}")
+            raise CorruptFileError(f"{tail.name} {what}")
         check_recodable(output.row, tail.name)
         self._source, self._filter, self._tally, self._python = source, row_filter, tally, python
         self._digester, self._row = digester, output.row
@@ -207,7 +189,7 @@ class SourceRows:
     @property
     def first(self) -> RowKey | None:
         """A bound at or below all keys; None when the file's statistics don't give one."""
-        found = self._source.key_range()
+        found = self._source.key_range
         return None if found is None else found[0]
 
     def needs_python(self) -> bool:
@@ -259,9 +241,7 @@ class SourceRows:
             five = [pa.array(column) for column in keys.columns]
             row = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
         if row.null_count:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{source.tail.name}: stripe {stripe + 1} has rows without values"
-            )
+            raise CorruptFileError(f"{source.tail.name}: stripe {stripe + 1} has rows without values")
         if self._conversion is not None:
             before, row = row, self._conversion.array(row)
             if self._moved is not None:
@@ -299,7 +279,7 @@ class SourceRows:
                 yield Chunk(keys, PythonRows(made), zone)
             maps.check()
         except (pyorc.errors.ParseError, TypeError) as error:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} can't be decoded ({error})") from error
+            raise CorruptFileError(f"{name} can't be decoded ({error})") from error
         except UnicodeDecodeError as error:
             raise RefusedError(
                 Reason.UNSUPPORTED_FORMAT,
@@ -308,7 +288,7 @@ class SourceRows:
 
     def _python_rows(self, keys: KeyColumns, values: Sequence[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
         if any(value is None for value in values):
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} has rows without values")
+            raise CorruptFileError(f"{name} has rows without values")
         rows = values if self._conversion is None else [self._conversion.value(value) for value in values]
         if self._moved is not None:
             before = struct_of(PythonRows([(value,) for value in values]), self._source.tail.row_tree)
@@ -318,9 +298,9 @@ class SourceRows:
     def _check(self, keys: KeyColumns, stripe: int) -> None:
         name = f"{self._source.tail.name}: stripe {stripe + 1}"
         if (keys.operation != INSERT).any():
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} holds events that aren't inserts")
+            raise CorruptFileError(f"{name} holds events that aren't inserts")
         if not keys.ascending() or (self._before is not None and keys.key(0) <= self._before):
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{name} isn't sorted by ROW__ID")
+            raise CorruptFileError(f"{name} isn't sorted by ROW__ID")
         self._before = keys.key(-1)
 
     def _filtered(self, chunk: Chunk) -> Chunk:
@@ -334,13 +314,13 @@ class SourceRows:
         return chunk if kept is None else chunk.select(kept)
 
 
-def _synthetic_keys(made: Synthetic, at: int, count: int) -> KeyColumns:
+def _synthetic_keys(made: SyntheticIds, at: int, count: int) -> KeyColumns:
     write_id = np.full(count, made.write_id, np.int64)
     first = made.first_row_id + at
     return KeyColumns(
         np.full(count, INSERT, np.int32),
         write_id,
-        np.full(count, made.bucket, np.int32),
+        np.full(count, made.bucket_property, np.int32),
         np.arange(first, first + count, dtype=np.int64),
         write_id,
     )

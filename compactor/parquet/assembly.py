@@ -266,4 +266,4 @@ def _bloom_length(reader: RandomReader, begin: int) -> int:
 
 
 def _corrupt(name: str, what: str) -> CorruptFileError:
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{name} isn't a sound Parquet file: {what}")
+    return CorruptFileError(f"{name} isn't a sound Parquet file: {what}")

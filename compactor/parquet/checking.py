@@ -23,7 +23,6 @@ from compactor.parquet.joining import Piece
 from compactor.parquet.row_group import Loaded, load
 from compactor.parquet.thrift import MalformedError, Struct
 from compactor.parquet.view import View
-from compactor.reasons import Reason
 from compactor.words import one_line
 
 _WHOLE: Final = 1 << 20
@@ -237,4 +236,4 @@ def _check_with_arrow(result: RandomReader, footer: Footer) -> None:
 
 
 def _differs(result: RandomReader, what: str) -> VerificationError:
-    return VerificationError(Reason.VERIFICATION_FAILED, f"{result.name} differs from its sources: {what}")
+    return VerificationError(f"{result.name} differs from its sources: {what}")

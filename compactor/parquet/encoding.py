@@ -29,7 +29,6 @@ from compactor.parquet.schema import Leaf, type_ordered
 from compactor.parquet.thrift import Struct
 from compactor.parquet.view import written_leaves
 from compactor.parquet.writers import CODECS, DICTIONARIES, ENCODINGS, FITTING, PLAIN_DICTIONARY
-from compactor.reasons import Reason
 
 _LEVELS: Final = {"gzip": 6, "zstd": 3}
 """Compression levels of Java's writers; Arrow's own are 9 and 1."""
@@ -120,7 +119,7 @@ def write_row_group(assembly: Assembly, sink: Sink, table: Any, manner: Manner, 
         written.hold_back()
     made = read_footer(written)
     if len(made.row_groups) != 1 or made.rows != table.num_rows:
-        raise VerificationError(Reason.VERIFICATION_FAILED, f"Arrow wrote {made.rows} rows of {table.num_rows}")
+        raise VerificationError(f"Arrow wrote {made.rows} rows of {table.num_rows}")
     group = made.describe(0)
     shift = begin - len(MAGIC)
     indexes = []

@@ -24,7 +24,6 @@ from compactor.parquet.schema import BYTE_ARRAY, FIXED, Leaf, Schema, read_schem
 from compactor.parquet.statistics import require_statistics
 from compactor.parquet.thrift import MalformedError, Span, Struct
 from compactor.parsing import parsing
-from compactor.reasons import Reason
 from compactor.words import one_line
 
 __all__ = ["LONGEST", "Footer", "RowGroup", "read_footer"]
@@ -363,4 +362,4 @@ def _unread(name: str, length: int, rows: int, carried: str) -> Footer:
 
 
 def _corrupt(name: str, what: str) -> CorruptFileError:
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{name} isn't a sound Parquet file: {what}")
+    return CorruptFileError(f"{name} isn't a sound Parquet file: {what}")

@@ -21,7 +21,6 @@ from compactor.parquet.pages import decoded_bound
 from compactor.parquet.row_group import Loaded, load
 from compactor.parquet.thrift import MalformedError
 from compactor.parquet.view import View
-from compactor.reasons import Reason
 
 FULL_STORED: Final = 128 << 20
 FULL_DECODED: Final = 192 << 20
@@ -153,5 +152,5 @@ def _sound(source: Source) -> Iterator[None]:
         yield
     except MalformedError as error:
         raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{reader.name} isn't a sound Parquet file: in row group {index + 1}, {error}"
+            f"{reader.name} isn't a sound Parquet file: in row group {index + 1}, {error}"
         ) from error

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
-from compactor.reasons import Reason
 
 _PACKED: Final = struct.Struct("<6q")
 _SLACK: Final = 64 << 10
@@ -104,5 +103,5 @@ def load(reader: RandomReader, group: RowGroup) -> Loaded:
     else:
         stored = tuple([memoryview(reader.read_at(chunk.begin, chunk.stored)) for chunk in chunks])
     if sum(map(len, stored)) != group.bytes:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{reader.name} became shorter while it was read")
+        raise CorruptFileError(f"{reader.name} became shorter while it was read")
     return Loaded(group, chunks, stored)

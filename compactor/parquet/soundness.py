@@ -45,7 +45,6 @@ from compactor.parquet.writers import (
     RLE,
 )
 from compactor.parsing import parsing
-from compactor.reasons import Reason
 
 _AT_ONCE: Final = 8 << 20
 """A row group of so many bytes is read at once; of larger ones only what is looked at."""
@@ -130,8 +129,7 @@ def _require_row_groups(reader: RandomReader, footer: Footer, row_groups: Sequen
                 _require_bloom_filter(bloom_filter(reader, meta))
             except MalformedError as error:
                 raise CorruptFileError(
-                    Reason.CORRUPT_FILE,
-                    f"{reader.name} isn't a sound Parquet file: in row group {number + 1}, column {leaf.name}, {error}",
+                    f"{reader.name} isn't a sound Parquet file: in row group {number + 1}, column {leaf.name}, {error}"
                 ) from error
 
 

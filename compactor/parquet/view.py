@@ -26,7 +26,6 @@ from compactor.parquet.fields import MAGIC
 from compactor.parquet.row_group import Chunk, Loaded
 from compactor.parquet.schema import DOUBLE, FIXED, FLOAT, INT32, INT64, INT96, Leaf, Schema, read_schema
 from compactor.parquet.thrift import Struct
-from compactor.reasons import Reason
 from compactor.words import one_line
 
 _BATCH_ROWS: Final = 64 << 10
@@ -67,9 +66,7 @@ def table(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View, 
             found = opened.read(use_threads=False)
     expected = sum(loaded.group.rows for loaded in groups)
     if found.num_rows != expected:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{_named(names)}: {found.num_rows} rows were found instead of {expected}"
-        )
+        raise CorruptFileError(f"{_named(names)}: {found.num_rows} rows were found instead of {expected}")
     return found
 
 
@@ -111,7 +108,7 @@ def _decoding(names: Iterable[str]) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{_named(names)} can't be decoded ({one_line(error)})") from error
+        raise CorruptFileError(f"{_named(names)} can't be decoded ({one_line(error)})") from error
 
 
 def _opened(groups: Sequence[Loaded], schema: bytes, created_by: str, view: View) -> Any:

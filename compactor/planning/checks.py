@@ -31,7 +31,7 @@ def check_file(spec: TableSpec, file: InputFile, facts: FileFacts) -> None:
     if file.raw and facts.acid:
         raise RefusedError(Reason.UNKNOWN_NAME, f"{place} holds ROW__IDs under the name of a file without")
     if not file.raw and not facts.acid:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{place} doesn't have the ACID columns that its name promises")
+        raise CorruptFileError(f"{place} doesn't have the ACID columns that its name promises")
     if file.role is not FileRole.DELETE_DELTA and facts.schema_problem:
         raise RefusedError(Reason.SCHEMA_MISMATCH, f"{place}: {facts.schema_problem}")
     if facts.acid:
@@ -53,18 +53,16 @@ def _check_stripes(place: str, file: InputFile, facts: FileFacts) -> None:
             )
         ids = stripe.current_ids if deletes else stripe.write_ids
         if ids is not None and not (_lowest(file) <= ids[0] and ids[1] <= file.max_write_id):
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{place} holds write ids {ids[0]} to {ids[1]}, outside its directory's range"
-            )
+            raise CorruptFileError(f"{place} holds write ids {ids[0]} to {ids[1]}, outside its directory's range")
         _check_current_ids(place, file, stripe)
         if stripe.buckets is None or deletes:
             continue
         try:
             found = {decode_bucket(value) for value in stripe.buckets}
         except BucketRangeError as error:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{place}: {error}") from None
+            raise CorruptFileError(f"{place}: {error}") from None
         if others := found - {decoded_bucket(file)}:
-            raise CorruptFileError(Reason.WRONG_BUCKET, f"{place} holds rows of bucket {min(others)}")
+            raise CorruptFileError(f"{place} holds rows of bucket {min(others)}", Reason.WRONG_BUCKET)
 
 
 def _check_current_ids(place: str, file: InputFile, stripe: StripeFacts) -> None:
@@ -77,13 +75,10 @@ def _check_current_ids(place: str, file: InputFile, stripe: StripeFacts) -> None
         return
     if current[0] < written[0] or current[1] < written[1]:
         raise CorruptFileError(
-            Reason.CORRUPT_FILE,
-            f"{place} holds rows that were changed before they were written: write ids {written[0]} to {written[1]}, changed by {current[0]} to {current[1]}",
+            f"{place} holds rows that were changed before they were written: write ids {written[0]} to {written[1]}, changed by {current[0]} to {current[1]}"
         )
     if current[1] > file.max_write_id:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{place} holds rows changed by write id {current[1]}, outside its directory's range"
-        )
+        raise CorruptFileError(f"{place} holds rows changed by write id {current[1]}, outside its directory's range")
 
 
 def _lowest(file: InputFile) -> int:

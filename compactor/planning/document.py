@@ -5,10 +5,13 @@ The plan of one compaction: a value that is carried out, and shown as a document
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any, Self
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
+from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
+from compactor.acid.row_id import SyntheticIds
 
 FORMAT = 1
 """The version of that document."""
@@ -48,15 +51,6 @@ class FileRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SyntheticIds:
-    """ROW__IDs of a file that has none: rows are (write_id, bucket_property, first_row_id + ordinal)."""
-
-    write_id: int
-    bucket_property: int
-    first_row_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class InputFile:
     """
     A file that the compaction reads. Publishing checks that the file is still there, with this length, time and
@@ -79,8 +73,8 @@ class InputFile:
     role: FileRole
     directory: str
     bucket: int
-    min_write_id: int
-    max_write_id: int
+    min_write_id: int = 0
+    max_write_id: int = 0
     statement_id: int = 0
     raw: bool = False
     may_hold_aborted: bool = False
@@ -89,6 +83,11 @@ class InputFile:
     rows: int = 0
     synthetic: SyntheticIds | None = None
     version: str = ""
+
+    @classmethod
+    def of(cls, entry: FileEntry, role: FileRole, directory: str, bucket: int, **facts: Any) -> Self:
+        """A file of a listing, with what is known of it beside; the arguments are the fields."""
+        return cls(entry.path, entry.length, entry.mtime_ms, role, directory, bucket, version=entry.version, **facts)
 
     @property
     def empty(self) -> bool:
@@ -197,6 +196,11 @@ class FileJoin:
     def bytes(self) -> int:
         return sum(segment.bytes for segment in self.segments)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in their order."""
+        return tuple(dict.fromkeys(segment.path for segment in self.segments))
+
 
 @dataclass(frozen=True, slots=True)
 class OutputDir:
@@ -293,6 +297,10 @@ class DeleteScope(StrEnum):
     NONE = "none"
     OWN = "own"
 
+    def applies(self, own: int) -> bool:
+        """Whether it applies any of a bucket's events, so many of which are of the same write id as their rows."""
+        return self is DeleteScope.ALL or (self is DeleteScope.OWN and own > 0)
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
@@ -340,6 +348,10 @@ class CompactionPlan:
         """Directories that may be published; a minor's delta or delete delta that turns out empty isn't."""
         return tuple(output.name for output in self.outputs)
 
+    def output(self, directory: str) -> OutputDir:
+        """The output directory of a name."""
+        return next(output for output in self.outputs if output.name == directory)
+
     @property
     def bytes_needed(self) -> int:
         """
@@ -360,15 +372,11 @@ class CompactionPlan:
         Most files and directories that the compaction has created at any time: the staging directory, each task's
         directory and file, output directories and their two markers.
         """
-        needed = 3
-        for output in self.outputs:
-            chunks = (
-                0
-                if self.one_by_one
-                else sum(
-                    len({segment.chunk for segment in bucket.segments if segment.chunk >= 0})
-                    for bucket in output.buckets
-                )
-            )
-            needed += 3 + 2 * (len(output.buckets) + chunks + len(output.copies) + len(output.joins))
-        return needed
+        files = sum(len(output.buckets) + len(output.copies) + len(output.joins) for output in self.outputs)
+        return 3 + 3 * len(self.outputs) + 2 * (files + (0 if self.one_by_one else self.chunks))
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks that are recoded."""
+        buckets = (bucket for output in self.outputs for bucket in output.buckets)
+        return sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in buckets)

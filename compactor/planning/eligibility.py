@@ -156,14 +156,10 @@ def why_unspecified(table: Described, partition: str | None) -> Skip | None:
 
 def why_nowhere(table: Described, partition: str | None, location: str | None) -> Skip | None:
     """Why the place of a table or partition is unknown to the catalog; None: the catalog has a location."""
-    return (
-        None
-        if location
-        else Skip(
-            Reason.UNSUPPORTED_STORE,
-            f"{table.full_name}{'/' + partition if partition else ''} has no location in the catalog",
-        )
-    )
+    if location:
+        return None
+    name = f"{table.full_name}/{partition}" if partition else table.full_name
+    return Skip(Reason.UNSUPPORTED_STORE, f"{name} has no location in the catalog")
 
 
 def what_is_kept(name: str, table_parameters: Mapping[str, str], partition_parameters: Mapping[str, str]) -> str | None:

@@ -7,22 +7,13 @@ module opens no file.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from compactor.acid.columns import ColumnRule
-from compactor.acid.row_id import RowKey
+from compactor.acid.row_id import Hit, RowKey
 
 LOWEST = -(1 << 63)
 HIGHEST = (1 << 63) - 1
-
-
-class Hit(StrEnum):
-    """Whether a delete event can hit a row of a stripe."""
-
-    NONE = "none"
-    POSSIBLE = "possible"
-    CERTAIN = "certain"
 
 
 @dataclass(frozen=True, slots=True)

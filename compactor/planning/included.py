@@ -174,7 +174,7 @@ def stranded(state: AcidState) -> Stranded | None:
         return None
     reached = state.base.acid.max_write_id
     for listed in state.deltas:
-        low, high = listed.acid.min_write_id, listed.acid.max_write_id
+        low, high = listed.acid.span
         if low <= reached < high and state.mixed_aborted_write_ids.issuperset(range(reached + 1, high + 1)):
             return Stranded(listed, state.base)
     return None
@@ -187,7 +187,7 @@ def overlap(base: ListedDir | None, deltas: Iterable[ListedDir]) -> str | None:
     """
     end: dict[DirKind, int] = {}
     before: dict[DirKind, ListedDir] = {}
-    for listed in sorted(deltas, key=lambda d: (d.acid.min_write_id, d.acid.max_write_id)):
+    for listed in sorted(deltas, key=lambda d: d.acid.span):
         acid = listed.acid
         reached = end.get(acid.kind, 0 if base is None else base.acid.max_write_id)
         previous = before.get(acid.kind, base)
@@ -211,15 +211,8 @@ def same_range(state: AcidState, kind: CompactionKind, deltas: Sequence[ListedDi
         return next((d for d in there if d.acid.is_base and d.acid.max_write_id == high), None)
     low = min(d.acid.min_write_id for d in deltas)
     kinds = {d.acid.kind for d in deltas}
-    return next(
-        (
-            d
-            for d in there
-            if d.acid.kind in kinds
-            and (d.acid.min_write_id, d.acid.max_write_id, d.acid.statement_id) == (low, high, None)
-        ),
-        None,
-    )
+    twice = (d for d in there if d.acid.kind in kinds and (d.acid.span, d.acid.statement_id) == ((low, high), None))
+    return next(twice, None)
 
 
 def is_minor_result(deltas: Sequence[ListedDir], *, told_by_name: bool) -> bool:
@@ -232,10 +225,7 @@ def is_minor_result(deltas: Sequence[ListedDir], *, told_by_name: bool) -> bool:
     """
     if not deltas or len({d.acid.kind for d in deltas}) != len(deltas):
         return False
-    first = deltas[0].acid
-    one_range = all(
-        (d.acid.min_write_id, d.acid.max_write_id) == (first.min_write_id, first.max_write_id) for d in deltas
-    )
+    one_range = len({d.acid.span for d in deltas}) == 1
     return one_range and all(d.compacted if told_by_name else d.acid.statement_id is None for d in deltas)
 
 

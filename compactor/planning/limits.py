@@ -51,14 +51,8 @@ def fitted(
     still = _excess(slower, room_bytes, room_names)
     if still is not None:
         raise RefusedError(reason, f"{plan.entity}: {still}: {limited_by} is the limit")
-    chunks = sum(
-        len({segment.chunk for segment in bucket.segments if segment.chunk >= 0})
-        for output in plan.outputs
-        for bucket in output.buckets
-    )
-    why = (
-        f"one task for each bucket instead of {chunks} chunks side by side because {excess}: {limited_by} is the limit"
-    )
+    instead = f"one task for each bucket instead of {plan.chunks} chunks side by side"
+    why = f"{instead} because {excess}: {limited_by} is the limit"
     return replace(slower, warnings=(*plan.warnings, why))
 
 
@@ -80,10 +74,8 @@ def within_memory(bucket: BucketPlan, sources: Sequence[SegmentSource], sizes: S
     if not bucket.deletes or bucket.delete_events <= sizes.events:
         return []
     said = []
-    chunks, before = (
-        _chunks(bucket.segments),
-        _chunks(segments(sources, replace(sizes, events=bucket.delete_events + sum(_all_events(sources))))),
-    )
+    every = bucket.delete_events + sum(stripe.events for source in sources for stripe in source.facts.stripes)
+    chunks, before = _chunks(bucket.segments), _chunks(segments(sources, replace(sizes, events=every)))
     if len(chunks) > len(before):
         said.append(
             f"{bucket.name} is planned in {len(chunks)} chunks instead of {len(before)} because its {bucket.delete_events} delete events don't fit into the memory "
@@ -109,13 +101,9 @@ def in_windows(side: BucketPlan, sizes: Sizes) -> list[str]:
     """
     if side.delete_events <= sizes.events:
         return []
-    windows, memory = (
-        -(-side.delete_events // sizes.events),
-        f"a task may hold {sizes.events} of its {side.delete_events} in memory",
-    )
-    return [
-        f"the delete events of {side.name} are joined in {windows} passes because {memory} ({sizes.events_limited_by})"
-    ]
+    windows = -(-side.delete_events // sizes.events)
+    memory = f"a task may hold {sizes.events} of its {side.delete_events} in memory ({sizes.events_limited_by})"
+    return [f"the delete events of {side.name} are joined in {windows} passes because {memory}"]
 
 
 def _chunks(laid: Sequence[Segment]) -> dict[int, int]:
@@ -125,7 +113,3 @@ def _chunks(laid: Sequence[Segment]) -> dict[int, int]:
         if segment.action is not Action.COPY:
             found[segment.chunk] = found.get(segment.chunk, 0) + segment.events
     return found
-
-
-def _all_events(sources: Sequence[SegmentSource]) -> list[int]:
-    return [stripe.events for source in sources for stripe in source.facts.stripes]

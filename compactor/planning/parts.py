@@ -112,7 +112,11 @@ def next_part(
         aborted: write ids of aborted transactions that the deltas may hold rows of, ascending.
     """
     deltas = state.deltas
-    under = _under_bytes(state, insert_only) if kind.makes_base else 0
+    under = 0
+    if kind.makes_base:
+        under = (
+            sum(entry.length for entry in state.originals) if state.base is None else _bytes(state.base, insert_only)
+        )
     groups = _grouped(deltas)
     blocks = [_block(group, insert_only, aborted) for group in groups]
     size = under + sum(block.bytes for block in blocks)
@@ -261,7 +265,7 @@ def _grouped(deltas: Sequence[ListedDir]) -> list[list[ListedDir]]:
     """
     groups: list[list[ListedDir]] = []
     reached = -1
-    for listed in sorted(deltas, key=lambda one: (one.acid.min_write_id, one.acid.max_write_id)):
+    for listed in sorted(deltas, key=lambda one: one.acid.span):
         if not groups or listed.acid.min_write_id > reached:
             groups.append([])
         groups[-1].append(listed)
@@ -277,10 +281,6 @@ def _block(group: Sequence[ListedDir], insert_only: bool, aborted: Sequence[int]
         for listed in group
     )
     return _EventBlock(len(group), len(group) - deletes, deletes, size, holds)
-
-
-def _under_bytes(state: AcidState, insert_only: bool) -> int:
-    return sum(entry.length for entry in state.originals) if state.base is None else _bytes(state.base, insert_only)
 
 
 def _bytes(listed: ListedDir, insert_only: bool) -> int:

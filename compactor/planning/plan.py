@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DirKind, bucket_name
-from compactor.acid.row_id import RowKey, encode
+from compactor.acid.row_id import RowKey, SyntheticIds, encode
 from compactor.planning.checks import check_file, check_one_file_per_bucket, check_one_zone, decoded_bucket
 from compactor.planning.document import (
     BucketPlan,
@@ -20,7 +20,6 @@ from compactor.planning.document import (
     FormatSpec,
     InputFile,
     OutputDir,
-    SyntheticIds,
 )
 from compactor.planning.facts import DeleteFacts, FileFacts, WholeFacts
 from compactor.planning.format import kept_from, part_bytes
@@ -53,7 +52,7 @@ class PreparedPlan:
         """
         if self.selection.major:
             return DeleteScope.ALL
-        return DeleteScope.OWN if self.selection.min_write_id == self.selection.max_write_id else DeleteScope.NONE
+        return DeleteScope.OWN if self.selection.min_write_id == self.selection.name_write_id else DeleteScope.NONE
 
 
 def prepare(selection: Selection, facts: Mapping[str, FileFacts]) -> PreparedPlan:
@@ -148,73 +147,65 @@ def plan(
             UNSUPPORTED_FORMAT, a file would have two time zones.
     """
     selection = prepared.selection
-    scope = prepared.delete_scope
     sizes = replace(sizes, min_stripe=kept_from(sizes.min_stripe, output_format.stripe_bytes))
-    rows: list[BucketPlan] = []
-    notes: list[str] = []
-    for bucket, sources in sorted(prepared.buckets.items()):
-        known = deletes.get(bucket)
-        used = known is not None and (scope is DeleteScope.ALL or (scope is DeleteScope.OWN and known.own > 0))
-        laid = segments(sources, sizes, output_format)
-        if laid:
-            if output_format.one_zone:
-                check_one_zone(selection.spec, bucket, sources)
-            events = known.events if known is not None and used else 0
-            rows.append(
-                BucketPlan(bucket, bucket_name(bucket), laid, known.paths if known is not None and used else (), events)
-            )
-            notes += within_memory(rows[-1], sources, sizes)
-    outputs = [
-        OutputDir(
-            DirKind.BASE if selection.major else DirKind.DELTA,
-            selection.output_name(DirKind.BASE if selection.major else DirKind.DELTA),
-            tuple(rows),
-        )
-    ]
-    if not selection.major:
-        kept = [
-            known
-            for _, known in sorted(deletes.items())
-            if known.events > (known.own if scope is DeleteScope.OWN else 0)
-        ]
-        sides = tuple(
-            BucketPlan(
-                known.bucket,
-                bucket_name(known.bucket),
-                (),
-                known.paths,
-                known.events - (known.own if scope is DeleteScope.OWN else 0),
-            )
-            for known in kept
-        )
-        if sides:
-            outputs.append(OutputDir(DirKind.DELETE_DELTA, selection.output_name(DirKind.DELETE_DELTA), sides))
-        notes += [note for side in sides for note in in_windows(side, sizes)]
-        if not rows and sides:
-            del outputs[0]
-    sources_read = [source.file for group in prepared.buckets.values() for source in group] + [
-        source.file for source in prepared.deletes
-    ]
-    known_paths = {file.path for file in sources_read}
-    inputs = [*sources_read, *(file for file in selection.all_files if file.path not in known_paths)]
-    delete_bytes = sum(source.facts.bytes for source in prepared.deletes)
-    stripes = {
-        (source.file.path, stripe.index): stripe.weight
-        for group in prepared.buckets.values()
-        for source in group
-        for stripe in source.facts.stripes
-    }
+    rows, notes = _row_files(prepared, deletes, output_format, sizes)
+    sides = () if selection.major else _delete_files(prepared.delete_scope, deletes)
+    notes += [note for side in sides for note in in_windows(side, sizes)]
+    outputs = []
+    if rows or not sides:
+        kind = DirKind.BASE if selection.major else DirKind.DELTA
+        outputs.append(OutputDir(kind, selection.output_name(kind), rows))
+    if sides:
+        outputs.append(OutputDir(DirKind.DELETE_DELTA, selection.output_name(DirKind.DELETE_DELTA), sides))
+    sources = [source for group in prepared.buckets.values() for source in group]
+    read = {source.file.path: source.file for source in (*sources, *prepared.deletes)}
+    unread = (file for file in selection.all_files if file.path not in read)
     made = _document(
         selection,
         tuple(outputs),
-        tuple(inputs),
+        (*read.values(), *unread),
         output_format,
-        scope,
+        prepared.delete_scope,
         location=location,
-        delete_bytes=delete_bytes,
-        stripes=stripes,
+        delete_bytes=sum(source.facts.bytes for source in prepared.deletes),
+        stripes={
+            (source.file.path, stripe.index): stripe.weight for source in sources for stripe in source.facts.stripes
+        },
     )
     return replace(made, events_at_once=sizes.events, warnings=(*made.warnings, *notes))
+
+
+def _row_files(
+    prepared: PreparedPlan, deletes: Mapping[int, DeleteFacts], output_format: FormatSpec, sizes: Sizes
+) -> tuple[tuple[BucketPlan, ...], list[str]]:
+    """The files of rows, and sentences on what keeps their delete events within a task's memory."""
+    files: list[BucketPlan] = []
+    notes: list[str] = []
+    for bucket, sources in sorted(prepared.buckets.items()):
+        laid = segments(sources, sizes, output_format)
+        if not laid:
+            continue
+        if output_format.one_zone:
+            check_one_zone(prepared.selection.spec, bucket, sources)
+        known = deletes.get(bucket)
+        if known is not None and prepared.delete_scope.applies(known.own):
+            files.append(BucketPlan(bucket, bucket_name(bucket), laid, known.paths, known.events))
+        else:
+            files.append(BucketPlan(bucket, bucket_name(bucket), laid))
+        notes += within_memory(files[-1], sources, sizes)
+    return tuple(files), notes
+
+
+def _delete_files(scope: DeleteScope, deletes: Mapping[int, DeleteFacts]) -> tuple[BucketPlan, ...]:
+    """The files of delete events that a minor compaction keeps: those that it doesn't apply to rows."""
+    left = [
+        (known, known.events - (known.own if scope is DeleteScope.OWN else 0)) for _, known in sorted(deletes.items())
+    ]
+    return tuple(
+        BucketPlan(known.bucket, bucket_name(known.bucket), (), known.paths, events)
+        for known, events in left
+        if events > 0
+    )
 
 
 def plan_whole_files(
@@ -277,7 +268,7 @@ def _document(
         write_ids=selection.write_ids,
         name_write_id=selection.name_write_id,
         min_write_id=selection.min_write_id,
-        max_write_id=selection.max_write_id,
+        max_write_id=selection.name_write_id,
         highest_write_id=selection.highest_write_id,
         visibility_txn=selection.visibility_txn,
         columns=selection.spec.columns,

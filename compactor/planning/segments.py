@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from compactor.acid.row_id import BucketRangeError, RowKey, decode_bucket
+from compactor.acid.row_id import BucketRangeError, Hit, RowKey, decode_bucket
 from compactor.planning.document import EVENTS_AT_ONCE, Action, Cut, FormatSpec, InputFile, Segment, together
-from compactor.planning.facts import HIGHEST, LOWEST, FileFacts, Hit, StripeFacts
+from compactor.planning.facts import HIGHEST, LOWEST, FileFacts, StripeFacts
 from compactor.planning.small import joined
 
 HIGHEST_BUCKET = (1 << 31) - 1

@@ -33,7 +33,7 @@ from compactor.planning.eligibility import why_no_table
 from compactor.planning.facts import TableSpec
 from compactor.planning.included import enough, included, overlap, same_range, stranded, why_not_enough
 from compactor.planning.insert_only.names import bucket_of
-from compactor.planning.parts import Excess, PartLimits, next_part
+from compactor.planning.parts import Excess, Part, PartLimits, next_part
 from compactor.reasons import Reason
 from compactor.words import plural
 
@@ -50,7 +50,6 @@ class Selection:
     The inputs and names of one compaction, before any file is opened.
 
     Args:
-        base_write_id: N of the base that stays under the result (minor) or is replaced (major); 0 without one.
         name_write_id: highest included write id: N of the new base, or the end of the minor's range.
         inserts: base or originals, then insert deltas, in the order readers walk them.
         files: insert-only tables: every data file.
@@ -62,10 +61,8 @@ class Selection:
     requested: CompactionKind
     kind: CompactionKind
     layout: LayoutVersion
-    base_write_id: int
     name_write_id: int
     min_write_id: int
-    max_write_id: int
     highest_write_id: int
     visibility_txn: int | None
     write_ids: str
@@ -91,9 +88,9 @@ class Selection:
             case DirKind.BASE:
                 return base_name(self.name_write_id, txn)
             case DirKind.DELTA:
-                return delta_name(self.min_write_id, self.max_write_id, None, txn)
+                return delta_name(self.min_write_id, self.name_write_id, None, txn)
             case DirKind.DELETE_DELTA:
-                return delete_delta_name(self.min_write_id, self.max_write_id, None, txn)
+                return delete_delta_name(self.min_write_id, self.name_write_id, None, txn)
 
 
 def select(  # noqa: PLR0917 - the facts a choice is made from
@@ -120,70 +117,90 @@ def select(  # noqa: PLR0917 - the facts a choice is made from
     Raises:
         RefusedError: with the reason; nothing was touched.
     """
-    _refuse_table(spec, kind, layout)
+    if (skip := why_no_table(spec.name, spec, kind, layout)) is not None:
+        raise RefusedError(skip.reason, skip.explanation)
     _refuse_names(state, spec)
-    deltas = included(state)
-    warnings: list[str] = []
-    requested = kind
-    current = replace(state, deltas=deltas)
-    base = max(state.base.acid.max_write_id, 0) if state.base else 0
-    hive_3 = layout is LayoutVersion.HIVE_3
+    base = _base_write_id(state)
+    part, warnings = _part(state, spec, kind, layout, write_ids, prefer_major=prefer_major, limits=limits)
+    if (there := same_range(state, part.kind, part.deltas)) is not None:
+        what = f"{there.name} is already there; a second directory of that range would be read beside it"
+        raise _refused(spec, Reason.DUPLICATE_RANGE, what)
+    lowest, name, highest = _write_ids_of(state, part, layout, write_ids)
+    if layout is LayoutVersion.HIVE_3 and highest == 0:
+        raise _refused(spec, Reason.NOT_ENOUGH, _without_an_end(state))
+    taken, major = replace(state, deltas=part.deltas), part.kind.makes_base
+    return Selection(
+        spec=spec,
+        requested=kind,
+        kind=part.kind,
+        layout=layout,
+        name_write_id=name,
+        min_write_id=lowest,
+        highest_write_id=highest,
+        visibility_txn=visibility_txn if layout is LayoutVersion.HIVE_4 else None,
+        write_ids=str(write_ids),
+        inserts=() if spec.insert_only else _insert_files(taken, spec, major=major),
+        deletes=() if spec.insert_only else _dir_files(taken.delete_deltas, spec),
+        files=_whole_files(taken, spec, major=major) if spec.insert_only else (),
+        aborted=write_ids.aborted_within(base + 1, name),
+        warnings=tuple(warnings),
+        parts=part.parts,
+    )
+
+
+def _base_write_id(state: AcidState) -> int:
+    """N of the base that stays under the result (minor) or is replaced (major); 0 without one."""
+    return max(state.base.acid.max_write_id, 0) if state.base else 0
+
+
+def _part(
+    state: AcidState,
+    spec: TableSpec,
+    kind: CompactionKind,
+    layout: LayoutVersion,
+    write_ids: ValidWriteIdList,
+    *,
+    prefer_major: bool,
+    limits: PartLimits | None,
+) -> tuple[Part, list[str]]:
+    """The compaction that comes now, and sentences on why it isn't what was asked for."""
+    current, base, warnings = replace(state, deltas=included(state)), _base_write_id(state), list[str]()
     no_minor = _why_no_minor(current, base, layout, prefer_major=prefer_major)
     if kind is CompactionKind.MINOR and no_minor:
         kind = CompactionKind.MAJOR
         warnings.append(f"a major instead of a minor: {no_minor}")
     if (left := stranded(state)) is not None:
-        raise RefusedError(Reason.STRANDED_STREAM, f"{spec.name}: {left.sentence}")
+        raise _refused(spec, Reason.STRANDED_STREAM, left.sentence)
     if not enough(current, kind, spec.insert_only):
-        raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: {why_not_enough(current)}")
-    if (sentence := overlap(state.base, deltas)) is not None:
-        raise RefusedError(Reason.DUPLICATE_RANGE, f"{spec.name}: {sentence}")
-    parts = None
-    if limits is not None:
-        minors = not no_minor and not (spec.insert_only and hive_3)
-        aborted = [wid for wid in write_ids.aborted if wid > base]
-        part = next_part(current, kind, limits, insert_only=spec.insert_only, minors=minors, aborted=aborted)
-        if isinstance(part, Excess):
-            raise RefusedError(limits.reason, f"{spec.name}: {part.sentence}")
-        kind, parts, deltas = part.kind, part.parts, part.deltas
-        current = replace(state, deltas=deltas)
-        warnings += [parts.reason] if parts is not None else []
-    if (there := same_range(state, kind, deltas)) is not None:
-        raise RefusedError(
-            Reason.DUPLICATE_RANGE,
-            f"{spec.name}: {there.name} is already there; a second directory of that range would be read beside it",
-        )
-    major = kind.makes_base
-    name = max((d.acid.max_write_id for d in deltas), default=base)
-    if major and not deltas and state.base is None:
+        raise _refused(spec, Reason.NOT_ENOUGH, why_not_enough(current))
+    if (sentence := overlap(state.base, current.deltas)) is not None:
+        raise _refused(spec, Reason.DUPLICATE_RANGE, sentence)
+    if limits is None:
+        return Part(kind, current.deltas), warnings
+    minors = not no_minor and not (spec.insert_only and layout is LayoutVersion.HIVE_3)
+    aborted = [wid for wid in write_ids.aborted if wid > base]
+    part = next_part(current, kind, limits, insert_only=spec.insert_only, minors=minors, aborted=aborted)
+    if isinstance(part, Excess):
+        raise _refused(spec, limits.reason, part.sentence)
+    return part, warnings + ([part.parts.reason] if part.parts is not None else [])
+
+
+def _write_ids_of(
+    state: AcidState, part: Part, layout: LayoutVersion, write_ids: ValidWriteIdList
+) -> tuple[int, int, int]:
+    """The lowest and the highest write id in the result's name, and the highest that the entry deals with."""
+    base = _base_write_id(state)
+    name = max((d.acid.max_write_id for d in part.deltas), default=base)
+    if not part.deltas and state.base is None:
         name = _name_for_originals(state, write_ids.high_watermark)
-    lowest = 0 if major else min(d.acid.min_write_id for d in deltas)
-    left_above = bool(state.excluded) or (parts is not None and any(d.acid.max_write_id > name for d in state.deltas))
-    if hive_3:  # Hive 3.1's own Cleaner takes every directory up to the highest write id for a committed write's
+    lowest = 0 if part.kind.makes_base else min(d.acid.min_write_id for d in part.deltas)
+    left_above = bool(state.excluded)
+    if part.parts is not None:
+        left_above |= any(d.acid.max_write_id > name for d in state.deltas)
+    if layout is LayoutVersion.HIVE_3:  # its own Cleaner takes every directory up to the highest write id for committed
         left_above |= any(wid > name for wid in write_ids.aborted)
         lowest = lowest and _over_aborted(state, lowest, base)
-    highest = name if left_above else max(name, write_ids.high_watermark)
-    if hive_3 and highest == 0:
-        raise RefusedError(Reason.NOT_ENOUGH, f"{spec.name}: {_without_an_end(state)}")
-    return Selection(
-        spec=spec,
-        requested=requested,
-        kind=kind,
-        layout=layout,
-        base_write_id=base,
-        name_write_id=name,
-        min_write_id=lowest,
-        max_write_id=name,
-        highest_write_id=highest,
-        visibility_txn=visibility_txn if layout is LayoutVersion.HIVE_4 else None,
-        write_ids=str(write_ids),
-        inserts=() if spec.insert_only else _insert_files(current, spec, major=major),
-        deletes=() if spec.insert_only else _dir_files(current.delete_deltas, spec),
-        files=_whole_files(current, spec, major=major) if spec.insert_only else (),
-        aborted=tuple(wid for wid in write_ids.aborted if base < wid <= name),
-        warnings=tuple(warnings),
-        parts=parts,
-    )
+    return lowest, name, name if left_above else max(name, write_ids.high_watermark)
 
 
 def _why_no_minor(current: AcidState, base: int, layout: LayoutVersion, *, prefer_major: bool) -> str:
@@ -228,47 +245,39 @@ def everything(state: AcidState, spec: TableSpec, layout: LayoutVersion, write_i
         RefusedError: there are files that no rule explains.
     """
     _refuse_names(state, spec)
-    base = max(state.base.acid.max_write_id, 0) if state.base else 0
+    base = _base_write_id(state)
     reach = max((d.acid.max_write_id for d in state.deltas), default=base)
     return Selection(
         spec=spec,
         requested=CompactionKind.MAJOR,
         kind=CompactionKind.MAJOR,
         layout=layout,
-        base_write_id=base,
         name_write_id=reach,
         min_write_id=0,
-        max_write_id=reach,
         highest_write_id=reach,
         visibility_txn=None,
         write_ids=str(write_ids),
         inserts=_insert_files(state, spec, major=True),
         deletes=_dir_files(state.delete_deltas, spec),
         files=(),
-        aborted=tuple(wid for wid in write_ids.aborted if base < wid <= reach),
+        aborted=write_ids.aborted_within(base + 1, reach),
         warnings=(),
     )
 
 
-def _refuse_table(spec: TableSpec, kind: CompactionKind, layout: LayoutVersion) -> None:
-    if (skip := why_no_table(spec.name, spec, kind, layout)) is not None:
-        raise RefusedError(skip.reason, skip.explanation)
+def _refused(spec: TableSpec, reason: Reason, what: str) -> RefusedError:
+    return RefusedError(reason, f"{spec.name}: {what}")
 
 
 def _refuse_names(state: AcidState, spec: TableSpec) -> None:
     files = {entry.path for entry in state.originals + state.obsolete_originals + state.left_originals}
     unknown = [path for path in state.unknown if not (spec.insert_only and path in files)]
-    if not unknown:
-        return
-    if unknown[0] in files:
-        message = (
-            f"{unknown[0]} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
-        )
-        raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {message}{_more(unknown)}")
-    raise RefusedError(
-        Reason.UNKNOWN_NAME,
-        f"{spec.name}: {unknown[0]} is neither a base, a delta nor an original file{_more(unknown)}",
-    )
+    if unknown and unknown[0] in files:
+        what = "isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID"
+        raise _refused(spec, Reason.UNKNOWN_NAME, f"{unknown[0]} {what}{_more(unknown)}")
+    if unknown:
+        what = "is neither a base, a delta nor an original file"
+        raise _refused(spec, Reason.UNKNOWN_NAME, f"{unknown[0]} {what}{_more(unknown)}")
 
 
 def _name_for_originals(state: AcidState, high_watermark: int) -> int:
@@ -295,25 +304,8 @@ def _originals(entries: Sequence[FileEntry], spec: TableSpec) -> tuple[InputFile
     for entry in entries:
         _refuse_list_bucketing(entry.path, spec)
         name = parse_original_file(entry.name)
-        if name is None:
-            raise RefusedError(
-                Reason.UNKNOWN_NAME,
-                f"{spec.name}: {entry.path} isn't named like a bucket file (000000_0, 000000_0_copy_1): its rows have no stable ROW__ID",
-            )
-        files.append(
-            InputFile(
-                entry.path,
-                entry.length,
-                entry.mtime_ms,
-                FileRole.ORIGINAL,
-                "",
-                name.bucket,
-                0,
-                0,
-                raw=True,
-                version=entry.version,
-            )
-        )
+        assert name is not None  # else `_refuse_names` has refused it
+        files.append(InputFile.of(entry, FileRole.ORIGINAL, "", name.bucket, raw=True))
     return tuple(files)
 
 
@@ -323,58 +315,44 @@ def _dir_files(dirs: Iterable[ListedDir], spec: TableSpec) -> tuple[InputFile, .
 
 def _files_of(listed: ListedDir, spec: TableSpec) -> list[InputFile]:
     acid = listed.acid
-    role = {DirKind.BASE: FileRole.BASE, DirKind.DELTA: FileRole.DELTA, DirKind.DELETE_DELTA: FileRole.DELETE_DELTA}[
-        acid.kind
-    ]
+    role = FileRole(acid.kind.value)
     if stray := stray_files(listed, insert_only=False):
-        raise RefusedError(
-            Reason.UNKNOWN_NAME, f"{spec.name}: {stray[0].path} isn't named like a bucket file{_more(stray)}"
-        )
+        raise _refused(spec, Reason.UNKNOWN_NAME, f"{stray[0].path} isn't named like a bucket file{_more(stray)}")
     sides = {entry.path for entry in side_files(listed)}
-    heeds_sides = role is FileRole.DELTA and acid.min_write_id != acid.max_write_id and acid.visibility_txn == 0
-    may_be_raw = (role is FileRole.BASE and not listed.compacted) or (
-        role is FileRole.DELTA and acid.min_write_id == acid.max_write_id
-    )
+    one_write = acid.min_write_id == acid.max_write_id
+    heeds_sides = role is FileRole.DELTA and not one_write and acid.visibility_txn == 0
+    may_be_raw = one_write if role is FileRole.DELTA else role is FileRole.BASE and not listed.compacted
     files: list[InputFile] = []
     for entry in data_files(listed, insert_only=False):
         if entry.path.count("/") > 1:
-            raise RefusedError(
-                Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {acid.name}"
-            )
-        bucket_file, original = parse_bucket_file(entry.name), parse_original_file(entry.name)
-        if bucket_file is None and (original is None or not may_be_raw):
-            raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {entry.path} isn't named like a bucket file")
-        bucket = bucket_file.bucket if bucket_file else original.bucket if original else 0
+            raise _refused(spec, Reason.NESTED_DIRECTORY, f"{entry.path} lies in a directory below {acid.name}")
+        bucket_file = parse_bucket_file(entry.name)
+        name = bucket_file or (parse_original_file(entry.name) if may_be_raw else None)
+        if name is None:
+            raise _refused(spec, Reason.UNKNOWN_NAME, f"{entry.path} isn't named like a bucket file")
         side = entry.path + SIDE_FILE_SUFFIX
-        file = InputFile(
-            path=entry.path,
-            length=entry.length,
-            mtime_ms=entry.mtime_ms,
-            version=entry.version,
-            role=role,
-            directory=acid.name,
-            bucket=bucket,
+        file = InputFile.of(
+            entry,
+            role,
+            acid.name,
+            name.bucket,
             min_write_id=acid.min_write_id,
             # a base of only original files has a negative write id in its name, and rows of write id 0
             max_write_id=max(acid.max_write_id, 0),
             statement_id=acid.statement_id or 0,
             raw=bucket_file is None,
-            may_hold_aborted=role is not FileRole.BASE and acid.min_write_id != acid.max_write_id,
+            may_hold_aborted=role is not FileRole.BASE and not one_write,
             side_file=side if side in sides and heeds_sides else None,
         )
         if file.empty and role is FileRole.DELETE_DELTA:  # read row by row it is one without events
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE,
-                f"{spec.name}: {entry.path} is empty (0 bytes): Hive's vectorised reader fails over delete deltas like that",
-            )
+            what = "Hive's vectorised reader fails over delete deltas like that"
+            raise CorruptFileError(f"{spec.name}: {entry.path} is empty (0 bytes): {what}")
         if file.empty and heeds_sides:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE,
-                f"{spec.name}: {entry.path} is empty (0 bytes), in the delta of a stream: its writer has not flushed, or broke off",
-            )
+            what = "in the delta of a stream: its writer has not flushed, or broke off"
+            raise CorruptFileError(f"{spec.name}: {entry.path} is empty (0 bytes), {what}")
         files.append(file)
     if len({file.raw for file in files}) > 1:
-        raise RefusedError(Reason.UNKNOWN_NAME, f"{spec.name}: {acid.name} holds both bucket files and loaded files")
+        raise _refused(spec, Reason.UNKNOWN_NAME, f"{acid.name} holds both bucket files and loaded files")
     return files
 
 
@@ -382,50 +360,32 @@ def _whole_files(state: AcidState, spec: TableSpec, *, major: bool) -> tuple[Inp
     """
     Every visible file of an insert-only table's inputs, in any format; files of UNION ALL lie one directory deeper.
     """
+    under = (state.base,) if major and state.base else ()
+    places = [("", FileRole.ORIGINAL, state.originals)] if major and not state.base else []
+    places += [
+        (listed.acid.name, FileRole(listed.acid.kind.value), data_files(listed, insert_only=True))
+        for listed in (*under, *state.insert_deltas)
+    ]
     files = []
-    base = (state.base,) if major and state.base else ()
-    originals = state.originals if major and not state.base else ()
-    for directory, entries in [
-        ("", originals),
-        *((listed.acid.name, data_files(listed, insert_only=True)) for listed in (*base, *state.insert_deltas)),
-    ]:
+    for directory, role, entries in places:
         for entry in entries:
             _refuse_list_bucketing(entry.path, spec)
             inner = entry.path.removeprefix(f"{directory}/").split("/")[:-1] if directory else []
             if any(not UNION_DIRECTORY.fullmatch(part) for part in inner):
-                raise RefusedError(
-                    Reason.NESTED_DIRECTORY, f"{spec.name}: {entry.path} lies in a directory below {directory}"
-                )
+                raise _refused(spec, Reason.NESTED_DIRECTORY, f"{entry.path} lies in a directory below {directory}")
             bucket = bucket_of(entry.name)
             if bucket is None and spec.buckets:
-                raise RefusedError(
-                    Reason.UNKNOWN_NAME, f"{spec.name} is bucketed, and {entry.path} doesn't say which bucket it is"
-                )
-            role = (
-                FileRole.DELTA if directory.startswith("delta_") else FileRole.BASE if directory else FileRole.ORIGINAL
-            )
-            files.append(
-                InputFile(
-                    entry.path,
-                    entry.length,
-                    entry.mtime_ms,
-                    role,
-                    directory,
-                    -1 if bucket is None else bucket,
-                    0,
-                    0,
-                    version=entry.version,
-                )
-            )
+                what = f"{spec.name} is bucketed, and {entry.path} doesn't say which bucket it is"
+                raise RefusedError(Reason.UNKNOWN_NAME, what)
+            files.append(InputFile.of(entry, role, directory, -1 if bucket is None else bucket))
     return tuple(files)
 
 
 def _refuse_list_bucketing(path: str, spec: TableSpec) -> None:
     for part in path.split("/")[:-1]:
         if "=" in part or part == LIST_BUCKETING_DEFAULT:
-            raise RefusedError(
-                Reason.LIST_BUCKETING, f"{spec.name}: {path} lies in a list-bucketing directory, which isn't supported"
-            )
+            what = f"{path} lies in a list-bucketing directory, which isn't supported"
+            raise _refused(spec, Reason.LIST_BUCKETING, what)
 
 
 def _more(items: Sequence[object]) -> str:

@@ -36,7 +36,7 @@ from compactor.roles.worker.backoff import Backoff, SharedLooks
 from compactor.roles.worker.failures import Failures
 from compactor.roles.worker.work_record import WorkRecords
 from compactor.settings import Settings
-from compactor.spark.factory import ConfiguredSubmitter
+from compactor.spark.factory import submitter_for
 from compactor.spark.submitter import StoppableSubmitter
 from compactor.storage.base import Storage
 from compactor.storage.guarded import Guarded
@@ -150,7 +150,7 @@ class Services:
             aborts=Aborts(database),
             initiating=Initiating(database),
             housekeeping=Housekeeping(database),
-            submitter=submitter or ConfiguredSubmitter(settings),
+            submitter=submitter or submitter_for(settings),
             metrics=metrics,
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )

@@ -83,16 +83,13 @@ class SparkJob:
     def share_done(self) -> float | None:
         """Finished tasks of the group's newest job, 0 to 1; None when Spark doesn't answer."""
         try:
-            return self._share_done()
+            tracker = self._context.statusTracker()
+            jobs = tracker.getJobIdsForGroup(self._job.group)
+            if not jobs or (info := tracker.getJobInfo(max(jobs))) is None:
+                return 0.0
+            stages = [stage for number in info.stageIds if (stage := tracker.getStageInfo(number)) is not None]
         except (Py4JError, OSError):
             return None
-
-    def _share_done(self) -> float:
-        tracker = self._context.statusTracker()
-        jobs = tracker.getJobIdsForGroup(self._job.group)
-        if not jobs or (info := tracker.getJobInfo(max(jobs))) is None:
-            return 0.0
-        stages = [stage for number in info.stageIds if (stage := tracker.getStageInfo(number)) is not None]
         total = sum(stage.numTasks for stage in stages)
         return sum(stage.numCompletedTasks for stage in stages) / total if total else 0.0
 

@@ -11,19 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.errors import CompactorError
-from compactor.storage.base import ReadHandle
+from compactor.storage.handles import ReadHandle
 from compactor.storage.hdfs.tokens import HELD
 from compactor.storage.io_counters import TASKS, BytesMoved, measured
 from compactor.storage.registry import StorageOptions, configure
 
 CHECKED_BYTES: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The result of a task that ended with an error of `compactor.errors`."""
-
-    error: CompactorError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ def run_partition(
         try:
             yield function(task)
         except CompactorError as error:
-            yield Failed(error)
+            yield error
 
 
 def run_elsewhere(
@@ -77,8 +70,8 @@ def results_of(answers: Iterable[Counted]) -> list[Any]:
         TASKS.count(answer.moved)
         results.append(answer.result)
     for result in results:
-        if isinstance(result, Failed):
-            raise result.error
+        if isinstance(result, CompactorError):
+            raise result
     return results
 
 

@@ -7,7 +7,7 @@ this is harmless (`compactor.engine.tasks.buckets`). A compaction has one or mor
 engine says that no more come, and a Spark application of the compaction's own can end.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -18,6 +18,8 @@ from compactor.spark.results import Counted, results_of
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+Answers = list[Counted] | str
+"""What the tasks of a job sent back, in their order; or why the job failed, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class StoppableSubmitter(Submitter, Protocol):
         """End everything. A later `run` starts anew."""
 
 
-class Runner(ABC):
+class Runner(StoppableSubmitter):
     """A `Submitter` in which only the running of tasks is missing."""
 
     def run(
@@ -145,18 +147,21 @@ class Runner(ABC):
         progress: Callable[[float], None] = lambda _: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> list[Made]:
-        """See `Submitter.run`."""
         if cancelled():
             raise CancelledError(f"{job.name} was cancelled before its job started")
-        return results_of(self._answers(job, function, tasks, progress, cancelled)) if tasks else []
+        if not tasks:
+            return []
+        answers = self._answers(job, function, tasks, progress, cancelled)
+        if isinstance(answers, str):
+            raise BrokenDownError(f"Spark job {job.name} failed: {answers}")
+        progress(1.0)
+        return results_of(answers)
 
     @property
     def cold(self) -> bool:
-        """See `StoppableSubmitter.cold`."""
         return False
 
     def warm_up(self, seconds: float) -> bool:  # noqa: ARG002 - as `StoppableSubmitter` says
-        """See `StoppableSubmitter.warm_up`."""
         return True
 
     @abstractmethod
@@ -167,5 +172,5 @@ class Runner(ABC):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> list[Counted]:
-        """What the tasks sent back, in their order. Raises as `Submitter.run`, except for errors of tasks."""
+    ) -> Answers:
+        """Run the tasks. Raises as `Submitter.run`, except for errors of tasks, and of the job as a whole."""

@@ -1,7 +1,8 @@
 """
 The interface of a file system that the rest of the package uses (`Storage`).
 
-All drivers keep the same promises; one test module checks every driver against them. Locations are Hadoop path strings:
+All drivers keep the same promises; one test module checks every driver against them. They inherit from these classes,
+so that mypy says which of their methods a driver lacks. Locations are Hadoop path strings:
 never percent-encoded, with or without a scheme. Drivers report missing and existing paths by Python's FileNotFoundError
 and FileExistsError, because callers decide on them. Every other failure is one of `compactor.errors`, with one clear
 line.
@@ -9,48 +10,11 @@ line.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.handles import RandomReader, Sink
 from compactor.reasons import Reason
-
-
-class ReadHandle(RandomReader, Protocol):
-    """
-    An open file that any number of threads may read at any position. `name` is the file's path, `size` its length when
-    the file was opened.
-    """
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class WriteHandle(Sink, Protocol):
-    """
-    A new file that is written front to back. As a context manager it closes the file, or aborts when the block raises.
-
-    `write` and `copy_from` raise RefusedError (DISK_FULL). `copy_from` copies inside the kernel or the store where that
-    is possible, and raises CorruptFileError when the source ends early.
-    """
-
-    def close(self) -> None:
-        """Make the file durable and complete. Other processes may rely on it only afterwards."""
-
-    def abort(self) -> None:
-        """Give the file up and remove it. Does nothing after `close`."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+from compactor.storage.handles import ReadHandle, WriteHandle
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ FileNotFoundError and FileExistsError pass through, because callers decide on th
 """
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -45,3 +46,13 @@ def explanation(error: OSError, doing: str, path: str) -> CompactorError:
     if error.errno in _GONE:
         return UnreachableError(what)
     return CompactorError(what)
+
+
+def missing(path: str) -> FileNotFoundError:
+    """The error for a path where nothing is."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def taken(path: str) -> FileExistsError:
+    """The error for a path where something is already."""
+    return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)

@@ -1,7 +1,5 @@
 """
 The base of wrappers around a driver: each call of `Storage`, passed on through one method of the wrapper.
-
-Every call is written out, so that mypy compares wrappers with `Storage` as it compares drivers.
 """
 
 from abc import ABC, abstractmethod
@@ -9,13 +7,14 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.storage.base import ReadHandle, Room, Storage, Uploads, WriteHandle
+from compactor.storage.base import Room, Storage, Uploads
+from compactor.storage.handles import ReadHandle, WriteHandle
 
 Answer = TypeVar("Answer")
 
 
-class ForwardingStorage(ABC):
-    """A `Storage` around another one. Calls are described there."""
+class ForwardingStorage(Storage, ABC):
+    """A `Storage` around another one."""
 
     def __init__(self, driver: Storage) -> None:
         self._driver = driver

@@ -30,7 +30,6 @@ class Guarded(ForwardingStorage):
 
     @property
     def uploads(self) -> Uploads | None:
-        """See `Storage.uploads`."""
         found = self._driver.uploads
         return None if found is None else _GuardedUploads(found, self._ask)
 
@@ -52,7 +51,7 @@ class Guarded(ForwardingStorage):
             raise
 
 
-class _GuardedUploads:
+class _GuardedUploads(Uploads):
     """`Uploads` whose changes are checked."""
 
     def __init__(self, uploads: Uploads, may_change: Callable[[str], None]) -> None:
@@ -60,25 +59,20 @@ class _GuardedUploads:
         self._may_change = may_change
 
     def prepare(self, source: str, target: str, owner: str, records: str) -> PreparedFile:
-        """See `Uploads.prepare`."""
         self._may_change(target)
         self._may_change(records)
         return self._uploads.prepare(source, target, owner, records)
 
     def owner_of(self, location: str) -> str | None:
-        """See `Uploads.owner_of`."""
         return self._uploads.owner_of(location)
 
     def contents(self, location: str) -> Contents:
-        """See `Uploads.contents`."""
         return self._uploads.contents(location)
 
     def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
-        """See `Uploads.delete_listed`."""
         self._may_change(location)
         self._uploads.delete_listed(location, listed, still)
 
     def promises(self, location: str) -> Promises:
-        """See `Uploads.promises`."""
         self._may_change(location)
         return self._uploads.promises(location)

@@ -1,5 +1,5 @@
 """
-What open files of all drivers share: how they end, and copying of bytes that pass through this process.
+Open files of all drivers: how they end, and copying of bytes that pass through this process.
 
 A driver defines how bytes are put and how a file is finished or given up. This module ensures that a failed file is
 given up, and that neither happens twice.
@@ -13,17 +13,26 @@ from typing import Final, Self
 
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
-from compactor.reasons import Reason
 
 PIECE: Final = 8 << 20
 """Bytes read at once when a copy passes through this process."""
 
 
-class ReadingHandle:
-    """Part of a `ReadHandle`: a context manager that closes."""
+class ReadHandle(ABC):
+    """
+    An open file that any number of threads may read at any position; a context manager that closes. `name` is the
+    file's path, `size` its length when the file was opened.
+    """
 
-    def close(self) -> None:
-        """Does nothing, because nothing is held open between reads. Drivers that hold a resource release it here."""
+    name: str
+    size: int
+
+    @abstractmethod
+    def read_at(self, offset: int, length: int) -> bytes:
+        """See `RandomReader.read_at`."""
+
+    def close(self) -> None:  # noqa: B027 - most drivers hold nothing open between reads
+        """Release what is held open."""
 
     def __enter__(self) -> Self:
         return self
@@ -34,9 +43,10 @@ class ReadingHandle:
         self.close()
 
 
-class WritingHandle(ABC):
+class WriteHandle(ABC):
     """
-    Part of a `WriteHandle`: a context manager that closes, or aborts when the block raises.
+    A new file that is written front to back, a `Sink`. As a context manager it closes the file, or aborts when the block
+    raises.
 
     When a failed file can't be given up either, the first error is raised, because it says more.
     """
@@ -53,7 +63,7 @@ class WritingHandle(ABC):
 
     @abstractmethod
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """See `Sink.write`."""
+        """See `Sink.write`. Raises RefusedError (DISK_FULL), as `copy_from` does."""
 
     @abstractmethod
     def _finish(self) -> None:
@@ -68,12 +78,12 @@ class WritingHandle(ABC):
         return 0
 
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
-        """See `WriteHandle.copy_from`."""
+        """See `Sink.copy_from`; drivers copy inside the kernel or the store where that is possible."""
         for piece in whole(reader, offset, length, PIECE):
             self.write(piece)
 
     def close(self) -> None:
-        """See `WriteHandle.close`."""
+        """Make the file durable and complete. Other processes may rely on it only afterwards."""
         if not self._open:
             return
         try:
@@ -85,7 +95,7 @@ class WritingHandle(ABC):
         self._open = False
 
     def abort(self) -> None:
-        """See `WriteHandle.abort`."""
+        """Give the file up and remove it. Does nothing after `close`."""
         if self._open:
             self._open = False
             self._give_up()
@@ -122,6 +132,5 @@ def whole(reader: RandomReader, offset: int, length: int, piece_bytes: int) -> I
 def truncated(path: str, offset: int, length: int) -> CorruptFileError:
     """The error for a file that ends before the requested range does."""
     return CorruptFileError(
-        Reason.CORRUPT_FILE,
-        f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read",
+        f"{path!r} ends before byte {offset + length}: it is truncated, or was replaced while being read"
     )

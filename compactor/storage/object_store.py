@@ -11,19 +11,16 @@ pure: they know keys and ask no store.
 Source: Hadoop's S3AFileSystem, "Directory markers".
 """
 
-import errno
 import getpass
-import os
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Final, Self
+from collections.abc import Iterable
+from typing import Final
 
 from compactor.acid.listing import FileEntry
 from compactor.acid.names import is_hidden
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import Contents, PreparedFile, Promises, Room, Uploads
-from compactor.storage.location import LocationParts, parent
+from compactor.storage.base import Contents, Room, Uploads
+from compactor.storage.failures import missing
 from compactor.storage.small_files import SmallFiles
 
 FOLDER_SUFFIX: Final = "_$folder$"
@@ -74,73 +71,10 @@ def marked(path: str, length: int) -> tuple[str, bool]:
 
 
 class ObjectStorage(SmallFiles):
-    """
-    Part of a `Storage` on one bucket, and of its `Uploads`.
-
-    Args:
-        parts: of any location in the bucket.
-    """
+    """The part of a driver that all object stores share."""
 
     links: Final = False
     mounts: Final = False
-
-    def __init__(self, parts: LocationParts) -> None:
-        if not parts.authority:
-            raise RefusedError(
-                Reason.UNSUPPORTED_STORE,
-                f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}",
-            )
-
-    @property
-    def uploads(self) -> Self:
-        """See `Storage.uploads`."""
-        return self
-
-    @abstractmethod
-    def stat(self, location: str) -> FileEntry | None:
-        """See `Storage.stat`."""
-
-    @abstractmethod
-    def prepare(self, source: str, target: str, owner: str, records: str) -> PreparedFile:
-        """See `Uploads.prepare`."""
-
-    @abstractmethod
-    def owner_of(self, location: str) -> str | None:
-        """See `Uploads.owner_of`."""
-
-    @abstractmethod
-    def contents(self, location: str) -> Contents:
-        """See `Uploads.contents`."""
-
-    @abstractmethod
-    def delete_listed(self, location: str, listed: Contents, still: Callable[[], None]) -> None:
-        """See `Uploads.delete_listed`."""
-
-    @abstractmethod
-    def promises(self, location: str) -> Promises:
-        """See `Uploads.promises`."""
-
-    @abstractmethod
-    def withdraw(self, location: str, aside: str) -> bool:
-        """See `Storage.withdraw`."""
-
-    @abstractmethod
-    def _is_directory(self, location: str) -> bool:
-        """Whether any object lies below a location. The bucket itself always is a directory."""
-
-    def exists(self, location: str) -> bool:
-        """See `Storage.exists`."""
-        return self.stat(location) is not None
-
-    def rename_noreplace(self, source: str, target: str) -> None:
-        """Always refuses: an object store can't rename."""
-        raise RefusedError(
-            Reason.UNSUPPORTED_STORE, f"can't rename {source!r} to {target!r}: an object store can't rename"
-        )
-
-    def delete_tree(self, location: str) -> None:
-        """See `Storage.delete_tree`."""
-        self.withdraw(location, "")
 
     def room(self, location: str) -> Room:
         """Returns no limit: an object store reports none."""
@@ -152,23 +86,9 @@ class ObjectStorage(SmallFiles):
         self._require(location)
         return getpass.getuser()
 
-    def adopt(self, source: str, target: str) -> None:
-        """Changes nothing: the bucket decides who may read an object."""
-        self._require(source)
-        self._require(target)
-
-    def sync_directory(self, location: str) -> None:
-        """Does nothing: a visible object is durable."""
-
     def _require(self, location: str) -> None:
         if not self.exists(location):
             raise missing(location)
-
-    def _require_free(self, location: str) -> None:
-        if self.exists(location):
-            raise taken(location)
-        if not self._is_directory(parent(location)):
-            raise missing(parent(location))
 
 
 def require_promises(uploads: Uploads, location: str) -> None:
@@ -199,13 +119,3 @@ def changed(location: str, path: str, word: str) -> RefusedError:
     return RefusedError(
         Reason.INPUT_CHANGED, f"{location}/{path} {word} while it was being removed: it stays, and the rest with it"
     )
-
-
-def missing(location: str) -> FileNotFoundError:
-    """The error for an object that isn't there."""
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location)
-
-
-def taken(location: str) -> FileExistsError:
-    """The error for an object that exists already."""
-    return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location)

@@ -56,37 +56,26 @@ class StorageOptions:
         return replace(self, hdfs=self.hdfs.model_copy(update={"user": user})) if self.hdfs.user is not None else self
 
 
-def _hdfs(parts: LocationParts, options: StorageOptions) -> Storage:
-    from compactor.storage.hdfs.driver import HdfsStorage  # noqa: PLC0415 - imported when a location first needs it
-
-    return HdfsStorage(parts, options)
-
-
-def _s3(parts: LocationParts, options: StorageOptions) -> Storage:
-    from compactor.storage.s3_store.driver import S3Storage  # noqa: PLC0415 - as above
-
-    return S3Storage(parts, options)
+_HDFS: Final = ("hdfs", "viewfs")
+_S3: Final = ("s3", "s3a", "s3n")
+_ONLY_READ: Final = ("abfs", "abfss", "gs")
+"""Schemes of stores on which nothing is changed."""
+_REMOTE: Final = (*_HDFS, *_S3, *_ONLY_READ)
 
 
-def _fsspec(parts: LocationParts, options: StorageOptions) -> Storage:
-    from compactor.storage.fsspec_store.driver import FsspecStorage  # noqa: PLC0415 - as above
+def _driver(parts: LocationParts, options: StorageOptions) -> Storage:
+    """The driver of a store on other machines, imported when a location first needs it."""
+    if parts.scheme in _HDFS:
+        from compactor.storage.hdfs.driver import HdfsStorage  # noqa: PLC0415
+
+        return HdfsStorage(parts, options)
+    if parts.scheme in _S3:
+        from compactor.storage.s3_store.driver import S3Storage  # noqa: PLC0415
+
+        return S3Storage(parts, options)
+    from compactor.storage.fsspec_store.driver import FsspecStorage  # noqa: PLC0415
 
     return FsspecStorage(parts, options)
-
-
-_DRIVERS: Final = {
-    "hdfs": _hdfs,
-    "viewfs": _hdfs,
-    "s3": _s3,
-    "s3a": _s3,
-    "s3n": _s3,
-    "abfs": _fsspec,
-    "abfss": _fsspec,
-    "gs": _fsspec,
-}
-"""Scheme → the function that makes its driver."""
-_ONLY_READ: Final = frozenset({"abfs", "abfss", "gs"})
-"""Schemes of stores on which nothing is changed."""
 
 
 class _Registry:
@@ -94,24 +83,20 @@ class _Registry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._options = StorageOptions()
+        self.options = StorageOptions()
         self._made: dict[tuple[int, str, str], Storage] = {}
-
-    @property
-    def options(self) -> StorageOptions:
-        return self._options
 
     def configure(self, options: StorageOptions) -> None:
         with self._lock:
-            if options.beneath(None) != self._options.beneath(None):
+            if options.beneath(None) != self.options.beneath(None):
                 self._made.clear()
-            self._options = options
+            self.options = options
 
     def driver(self, parts: LocationParts) -> Storage:
         key = (os.getpid(), parts.scheme, parts.authority)  # a connection can't be used on both sides of a fork
         with self._lock:
             if key not in self._made:
-                driver = _DRIVERS[parts.scheme](parts, self._options)
+                driver = _driver(parts, self.options)
                 self._made[key] = CircuitBreaker(driver, f"{parts.scheme}://{parts.authority}")
             return self._made[key]
 
@@ -160,8 +145,8 @@ def storage_for(location: str, root_of: RootOf | None = None) -> Storage:
         if parts.authority:
             local_path(location)
         return LocalStorage(root_of or _REGISTRY.options.root_of)
-    if parts.scheme not in _DRIVERS:
-        known = ", ".join(f"{scheme}:" for scheme in ("file", *_DRIVERS))
+    if parts.scheme not in _REMOTE:
+        known = ", ".join(f"{scheme}:" for scheme in ("file", *_REMOTE))
         raise RefusedError(
             Reason.UNSUPPORTED_STORE,
             f"location {location!r} is on a store that isn't supported; supported are plain paths and {known}",

@@ -9,7 +9,6 @@ how the base came about. Source: Hive's AcidUtils.MetaDataFile.
 """
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
@@ -19,7 +18,7 @@ from compactor.acid.names import METADATA_FILE, is_hidden
 from compactor.acid.originals import decode_originals, lists_in
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import ReadHandle, WriteHandle
+from compactor.storage.base import Storage
 from compactor.storage.location import join
 
 METADATA_LIMIT: Final = 1 << 16
@@ -53,21 +52,15 @@ def is_base_metadata(path: str) -> bool:
 
 def _malformed(path: str) -> CorruptFileError:
     return CorruptFileError(
-        Reason.CORRUPT_FILE,
         f'{path!r} isn\'t a JSON object with a "dataFormat": Hive readers fail on it; repair or remove it',
     )
 
 
-class SmallFiles(ABC):
-    """The part of a `Storage` that reads and writes whole small files."""
+class SmallFiles(Storage):
+    """The part of a driver that reads and writes whole small files."""
 
-    @abstractmethod
-    def open_read(self, location: str) -> ReadHandle:
-        """See `Storage.open_read`."""
-
-    @abstractmethod
-    def create(self, location: str) -> WriteHandle:
-        """See `Storage.create`."""
+    def exists(self, location: str) -> bool:
+        return self.stat(location) is not None
 
     def walked(self, location: str, children: Callable[[str], Iterable[tuple[str, FileEntry | None]]]) -> Listing:
         """
@@ -105,11 +98,10 @@ class SmallFiles(ABC):
         return self.listing(location, files, directories)
 
     def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:  # noqa: ARG002 - for others
-        """See `Storage.open_files`. Returns none: the store doesn't tell who writes."""
+        """Returns none: the store doesn't tell who writes."""
         return ()
 
     def read_small(self, location: str, limit: int = 1 << 20) -> bytes:
-        """See `Storage.read_small`."""
         with self.open_read(location) as reader:
             if reader.size > limit:
                 raise RefusedError(
@@ -118,7 +110,6 @@ class SmallFiles(ABC):
             return reader.read_at(0, limit)
 
     def write_small(self, location: str, data: bytes) -> None:
-        """See `Storage.write_small`."""
         with self.create(location) as writer:
             writer.write(data)
 
@@ -146,23 +137,11 @@ class SmallFiles(ABC):
 
 
 class RenamingStorage(SmallFiles):
-    """The part of a `Storage` that publishes and removes directories by renaming them."""
+    """The part of a driver that publishes and removes directories by renaming them."""
 
-    @property
-    def uploads(self) -> None:
-        """See `Storage.uploads`."""
-        return
-
-    @abstractmethod
-    def rename_noreplace(self, source: str, target: str) -> None:
-        """See `Storage.rename_noreplace`."""
-
-    @abstractmethod
-    def delete_tree(self, location: str) -> None:
-        """See `Storage.delete_tree`."""
+    uploads: Final = None
 
     def withdraw(self, location: str, aside: str) -> bool:
-        """See `Storage.withdraw`."""
         try:
             self.rename_noreplace(location, aside)
         except FileNotFoundError:

@@ -8,13 +8,14 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, acid_type, parse_hive_type, to_hive_string
 from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.format.tail import read_tail
-from compactor.orc.recode import RowFilter, recode, write_delete_events
-from compactor.orc.rows import StripeSource
+from compactor.orc.recode import write_delete_events
+from compactor.orc.rows import RowFilter, StripeSource
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader, LocalWriter
 from tests import strategies
 from tests.fixtures import hive
+from tests.recoding import recode
 from tests.unit.orc.files import acid_file, delete, insert, opened
 
 pytestmark = pytest.mark.hive
@@ -125,7 +126,7 @@ def test_delete_events_beside_a_union(judge, tmp_path, mode):
     (tmp_path / "t" / "delete_delta_0000006_0000007").mkdir()
     events = DeleteEvents.load([opened(acid_file([delete(RowKey(1, BUCKET, n), 6) for n in (0, 2)]))])
     with LocalWriter(str(tmp_path / "t" / "delete_delta_0000006_0000007" / "bucket_00000")) as sink:
-        write_delete_events(events, OutputFormat(tail.tree), sink)
+        write_delete_events(events.blocks(), OutputFormat(tail.tree), sink)
     assert [key for key, _ in judge.rows(tmp_path / "t", "struct<id:int,u:uniontype<int,string>>", mode=mode)] == [
         (1, BUCKET, 1),
         (1, BUCKET, 3),

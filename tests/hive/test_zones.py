@@ -5,11 +5,11 @@ import zoneinfo
 import pytest
 
 from compactor.acid.compaction import LayoutVersion
+from compactor.acid.row_id import SyntheticIds
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
 from compactor.orc.format.tail import read_tail
 from compactor.orc.format.zones import stripe_zone
-from compactor.orc.recode import Synthetic, recode
 from compactor.orc.rows import StripeSource
 from compactor.orc.writing.output import OutputFormat
 from compactor.reasons import Reason
@@ -18,6 +18,7 @@ from tests.compacting import compact_directory
 from tests.hive.java import UnavailableError
 from tests.hive.writers import write
 from tests.needs import missing
+from tests.recoding import recode
 
 pytestmark = pytest.mark.hive
 COLUMNS = "struct<id:int,t:timestamp,l:array<timestamp>,s:string>"
@@ -74,7 +75,7 @@ def recoded(location, output=OUTPUT):
     made = location.with_name(f"{location.name}-after")
     (made / "base_0000005").mkdir(parents=True)
     with LocalWriter(str(made / "base_0000005" / "bucket_00000")) as sink:
-        recode([StripeSource(reader, tail, synthetic=Synthetic(0, BUCKET, 0))], output, sink)
+        recode([StripeSource(reader, tail, synthetic=SyntheticIds(0, BUCKET, 0))], output, sink)
     after = LocalReader(str(made / "base_0000005" / "bucket_00000"))
     return made, stripe_zone(reader, tail, 0), stripe_zone(after, read_tail(after), 0)
 

@@ -1,11 +1,12 @@
 """
-The formats whose files can be joined, behind one protocol: what a file is made of, how a joined file is written, and how
+The formats whose files can be joined, behind one interface: what a file is made of, how a joined file is written, and how
 it is compared with its inputs.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.types import row_type
@@ -80,42 +81,6 @@ def names_of(columns: Sequence[tuple[str, str]], rule: ColumnRule) -> tuple[str,
     return tuple(name for name, _ in columns) if rule is ColumnRule.POSITION else ()
 
 
-class JoinableFormat(Protocol):
-    """One format."""
-
-    def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:
-        """
-        What a file is made of.
-
-        Raises:
-            RefusedError: the file isn't a sound one of this format.
-        """
-        ...
-
-    def join(
-        self, segments: Sequence[Segment], reader: Callable[[str], RandomReader], sink: Sink, options: JoinOptions
-    ) -> JoinedFile:
-        """
-        Write one file.
-
-        Args:
-            reader: opens an input by its path.
-
-        Raises:
-            RefusedError: an input can't be read, or isn't what it was when the plan was made.
-        """
-        ...
-
-    def judge(self, segments: Sequence[Segment], reader: Callable[[str], RandomReader], options: JoinOptions) -> None:
-        """
-        Read one input as `join` reads it, and write nothing.
-
-        Raises:
-            RefusedError: it can't be read.
-        """
-        ...
-
-
 class _Nowhere:
     """A sink that keeps nothing; what is to be copied is read."""
 
@@ -132,16 +97,42 @@ class _Nowhere:
         self.position += length
 
 
-class _Alone:
-    """Judges a file by joining it with no other."""
+Opener = Callable[[str], RandomReader]
+"""Opens an input by its path."""
 
-    def judge(
-        self: JoinableFormat, segments: Sequence[Segment], reader: Callable[[str], RandomReader], options: JoinOptions
-    ) -> None:
+
+class JoinableFormat(ABC):
+    """One format."""
+
+    @abstractmethod
+    def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:
+        """
+        What a file is made of.
+
+        Raises:
+            RefusedError: the file isn't a sound one of this format.
+        """
+
+    @abstractmethod
+    def join(self, segments: Sequence[Segment], reader: Opener, sink: Sink, options: JoinOptions) -> JoinedFile:
+        """
+        Write one file.
+
+        Raises:
+            RefusedError: an input can't be read, or isn't what it was when the plan was made.
+        """
+
+    def judge(self, segments: Sequence[Segment], reader: Opener, options: JoinOptions) -> None:
+        """
+        Read one input as `join` reads it, and write nothing.
+
+        Raises:
+            RefusedError: it can't be read.
+        """
         self.join(segments, reader, _Nowhere(), options)
 
 
-class _Orc(_Alone):
+class _Orc(JoinableFormat):
     def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:
         if not reader.size:
             return WholeFacts("", ())
@@ -154,9 +145,7 @@ class _Orc(_Alone):
         parts = tuple(PartFacts(*orc.stripe_sizes(tail, index)) for index in range(len(tail.stripes)))
         return WholeFacts(orc.family_of(tail, manners), parts, kept=orc.why_copied(tail))
 
-    def join(
-        self, segments: Sequence[Segment], reader: Callable[[str], RandomReader], sink: Sink, options: JoinOptions
-    ) -> JoinedFile:
+    def join(self, segments: Sequence[Segment], reader: Opener, sink: Sink, options: JoinOptions) -> JoinedFile:
         tails: dict[str, tuple[RandomReader, Tail]] = {}
         pieces = []
         for segment in segments:
@@ -186,17 +175,11 @@ def _require_nothing(result: RandomReader) -> None:
         VerificationError: a file that was made of files of no bytes has some.
     """
     if result.size:
-        raise VerificationError(
-            Reason.VERIFICATION_FAILED, f"{result.name} has {result.size} bytes, and its files none"
-        )
+        raise VerificationError(f"{result.name} has {result.size} bytes, and its files none")
 
 
-class _Parquet:
-    def facts(
-        self,
-        reader: RandomReader,
-        read_as: ReadAs,  # noqa: ARG002 - of ORC's columns
-    ) -> WholeFacts:
+class _Parquet(JoinableFormat):
+    def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:  # noqa: ARG002 - of ORC's columns
         footer = read_footer(reader)
         if footer.carried is not None:
             return WholeFacts("", whole=footer.carried)
@@ -204,13 +187,7 @@ class _Parquet:
         described = len(footer.value(FILE_ROW_GROUPS))
         return WholeFacts(footer.family, parts, kept=footer.kept, footer=described, needs=footer.needs)
 
-    def join(
-        self,
-        segments: Sequence[Segment],
-        reader: Callable[[str], RandomReader],
-        sink: Sink,
-        options: JoinOptions,
-    ) -> JoinedFile:
+    def join(self, segments: Sequence[Segment], reader: Opener, sink: Sink, options: JoinOptions) -> JoinedFile:
         footers: dict[str, tuple[RandomReader, Footer]] = {}
         for segment in segments:
             if segment.path not in footers:
@@ -233,7 +210,7 @@ class _Parquet:
     def judge(
         self,
         segments: Sequence[Segment],
-        reader: Callable[[str], RandomReader],
+        reader: Opener,
         options: JoinOptions,  # noqa: ARG002 - nothing is written
     ) -> None:
         opened = reader(segments[0].path)
@@ -244,12 +221,8 @@ class _Parquet:
             parquet.require_values(piece)
 
 
-class _Text(_Alone):
-    def facts(
-        self,
-        reader: RandomReader,
-        read_as: ReadAs,  # noqa: ARG002 - of ORC's columns
-    ) -> WholeFacts:
+class _Text(JoinableFormat):
+    def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:  # noqa: ARG002 - of ORC's columns
         extension = extension_of(reader.name)
         kind = text.kind_of(extension)
         if kind is None:
@@ -259,7 +232,7 @@ class _Text(_Alone):
     def join(
         self,
         segments: Sequence[Segment],
-        reader: Callable[[str], RandomReader],
+        reader: Opener,
         sink: Sink,
         options: JoinOptions,  # noqa: ARG002 - nothing is encoded anew
     ) -> JoinedFile:
@@ -268,18 +241,14 @@ class _Text(_Alone):
         return JoinedFile(0, sum(one.length for one in placed), 0, lambda result: text.check(result, placed, kind))
 
 
-class _Avro(_Alone):
-    def facts(
-        self,
-        reader: RandomReader,
-        read_as: ReadAs,  # noqa: ARG002 - of ORC's columns
-    ) -> WholeFacts:
+class _Avro(JoinableFormat):
+    def facts(self, reader: RandomReader, read_as: ReadAs) -> WholeFacts:  # noqa: ARG002 - of ORC's columns
         return WholeFacts(avro.read_header(reader).family)
 
     def join(
         self,
         segments: Sequence[Segment],
-        reader: Callable[[str], RandomReader],
+        reader: Opener,
         sink: Sink,
         options: JoinOptions,  # noqa: ARG002 - nothing is encoded anew
     ) -> JoinedFile:

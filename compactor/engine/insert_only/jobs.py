@@ -108,7 +108,7 @@ def whole_tasks(plan: CompactionPlan, tasks: str, *, verify_values: bool) -> lis
             for part in _parts(output.copies)
         ]
         for one in output.joins:
-            used = tuple(inputs[path] for path in dict.fromkeys(segment.path for segment in one.segments))
+            used = tuple(inputs[path] for path in one.paths)
             made.append(WholeTask(plan.location, tasks, output.name, output.kind, (), one, used, options))
     return sorted(made, key=lambda task: (task.join is None, -task.bytes))
 

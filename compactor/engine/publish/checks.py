@@ -1,15 +1,18 @@
 """
-The last checks of every way of publishing: the inputs are unchanged, and no other result would be read beside this one.
+What every way of publishing has in common, above all its last checks: the inputs are unchanged, and no other result would
+be read beside this one.
 """
 
 import uuid
-from collections.abc import Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
 
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, AcidDir, MalformedNameError, parse_dir
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest
+from compactor.engine.verify.result import Verified
 from compactor.errors import RefusedError, RivalError
 from compactor.planning.document import CompactionPlan
 from compactor.planning.rivals import Beside, beside
@@ -18,14 +21,35 @@ from compactor.storage.base import Storage
 from compactor.storage.location import join
 
 
-class LastLook:
-    """The last checks, as a part of each publisher."""
+class Publisher(ABC):
+    """Makes the verified result of one attempt visible, after the last checks."""
 
     def __init__(self, storage: Storage, request: CompactionRequest) -> None:
         self._storage = storage
         self._request = request
+        self._entity = request.entry.entity
 
-    def check_inputs(self, plan: CompactionPlan, listing: Listing) -> None:
+    @abstractmethod
+    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
+        """
+        Do the last checks, then make all directories visible; those that this attempt has published already are kept.
+
+        Args:
+            known: directories that the plan was made from.
+            guard: raises when this worker doesn't own the entry any more; called directly before files appear.
+
+        Raises:
+            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE.
+            RivalError: another compaction's result, which would be read beside this one.
+            CancelledError: another process has discarded this attempt.
+            RetryableError: the directory didn't appear.
+            OutcomeUnknownError: whether files appeared is unknown.
+        """
+
+    def _refused(self, reason: Reason, what: str) -> RefusedError:
+        return RefusedError(reason, f"{self._entity}: {what}")
+
+    def _check_inputs(self, plan: CompactionPlan, listing: Listing) -> None:
         """
         Raise unless every input has the length, modification time and version that were planned.
 
@@ -36,16 +60,11 @@ class LastLook:
         for file in plan.inputs:
             found = now.get(file.path)
             if found is None:
-                raise RefusedError(
-                    Reason.INPUT_CHANGED, f"{self._request.entry.entity}: {file.path} is gone; nothing was published"
-                )
+                raise self._refused(Reason.INPUT_CHANGED, f"{file.path} is gone; nothing was published")
             if (found.length, found.mtime_ms, found.version) != (file.length, file.mtime_ms, file.version):
-                raise RefusedError(
-                    Reason.INPUT_CHANGED,
-                    f"{self._request.entry.entity}: {file.path} was replaced or changed; nothing was published",
-                )
+                raise self._refused(Reason.INPUT_CHANGED, f"{file.path} was replaced or changed; nothing was published")
 
-    def check_names(self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], staging: str) -> None:
+    def _check_names(self, plan: CompactionPlan, manifest: Manifest, known: Collection[str], staging: str) -> None:
         """
         Look once more, at names alone and so at once, when no other compaction of ours can publish here any more: all
         directories with inputs are there, and none came since the listing that would be read beside this result.
@@ -54,17 +73,15 @@ class LastLook:
             staging: the name of this attempt's staging directory.
 
         Raises:
-            RefusedError, RivalError: as `check_inputs` and `clear_range`.
+            RefusedError, RivalError: as `_check_inputs` and `_clear_range`.
         """
-        names = self.alone_with(staging)
+        names = self._alone_with(staging)
         inside = {file.path.partition("/")[0] for file in plan.inputs if "/" in file.path}
         if gone := sorted(inside.difference(names)):
-            raise RefusedError(
-                Reason.INPUT_CHANGED, f"{self._request.entry.entity}: {gone[0]} is gone; nothing was published"
-            )
-        self.clear_range(manifest, names, known)
+            raise self._refused(Reason.INPUT_CHANGED, f"{gone[0]} is gone; nothing was published")
+        self._clear_range(manifest, names, known)
 
-    def alone_with(self, staging: str) -> Collection[str]:
+    def _alone_with(self, staging: str) -> Collection[str]:
         """
         Take away the staging directories of all other attempts in the place; returns the names that are left there.
 
@@ -81,7 +98,7 @@ class LastLook:
                 aside = join(location, f"{TRASH_PREFIX}gone-{uuid.uuid4().hex[:8]}-delete")
                 self._storage.withdraw(join(location, name), aside)
 
-    def clear_range(self, manifest: Manifest, names: Collection[str], known: Collection[str]) -> None:
+    def _clear_range(self, manifest: Manifest, names: Collection[str], known: Collection[str]) -> None:
         """
         Make sure that no other directory would be read beside this result, with the same rows.
 
@@ -104,12 +121,11 @@ class LastLook:
             match beside(mine, other, known, txns):
                 case Beside.RIVAL:
                     raise RivalError(
-                        f"{self._request.entry.entity}: {name} of another compaction came meanwhile; readers would read both, and {manifest.directory}"
+                        f"{self._entity}: {name} of another compaction came meanwhile; readers would read both, and {manifest.directory}"
                     )
                 case Beside.SAME_RANGE:
-                    raise RefusedError(
-                        Reason.DUPLICATE_RANGE,
-                        f"{self._request.entry.entity}: {name} has the same range as {manifest.directory}; both would be read",
+                    raise self._refused(
+                        Reason.DUPLICATE_RANGE, f"{name} has the same range as {manifest.directory}; both would be read"
                     )
                 case Beside.LEFT_OVER:
                     self._storage.withdraw(join(location, name), join(location, f"{TRASH_PREFIX}{name}-delete"))

@@ -4,39 +4,16 @@ Chooses how a result becomes visible: by renaming finished directories, or, on o
 Completed files were prepared before under their final names, invisible to readers.
 """
 
-from collections.abc import Callable, Collection
-from typing import Protocol
-
 from compactor.acid.compaction import LayoutVersion
+from compactor.engine.publish.checks import Publisher
 from compactor.engine.publish.rename import RenamePublisher
 from compactor.engine.publish.uploads import UploadPublisher
 from compactor.engine.request import CompactionRequest
 from compactor.engine.staging.directory import Staging
 from compactor.engine.staging.objects import ObjectStaging
-from compactor.engine.verify.result import Verified
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.storage.base import Storage
-
-
-class Publisher(Protocol):
-    """Makes the verified result of one attempt visible."""
-
-    def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
-        """
-        Do the last checks, then make all directories visible; those that this attempt has published already are kept.
-
-        Args:
-            known: directories that the plan was made from.
-            guard: raises when this worker doesn't own the entry any more; called directly before files appear.
-
-        Raises:
-            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE.
-            RivalError: another compaction's result, which would be read beside this one.
-            CancelledError: another process has discarded this attempt.
-            RetryableError: the directory didn't appear.
-            OutcomeUnknownError: whether files appeared is unknown.
-        """
 
 
 def way_to_publish(storage: Storage, request: CompactionRequest) -> tuple[Staging, Publisher]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import DirKind
-from compactor.engine.publish.checks import LastLook
+from compactor.engine.publish.checks import Publisher
 from compactor.engine.request import CompactionRequest
 from compactor.engine.results import Manifest, files_below
 from compactor.engine.staging.directory import Staging
@@ -22,36 +22,28 @@ from compactor.storage.base import Storage
 from compactor.storage.location import join
 
 
-class RenamePublisher:
+class RenamePublisher(Publisher):
     """A `Publisher` on a store that can rename."""
 
     def __init__(self, storage: Storage, request: CompactionRequest, staging: Staging) -> None:
-        self._storage = storage
-        self._request = request
+        super().__init__(storage, request)
         self._staging = staging
-        self._last = LastLook(storage, request)
 
     def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """
-        Do the last checks and rename each directory; a directory that this attempt has published already is kept.
+        See `Publisher.publish`. RefusedError is also LOCATION_MISSING: the attempt was discarded.
 
         The delete delta is renamed first: a reader between the two renames might miss rows, but never sees deleted rows
         again.
-
-        Raises:
-            RefusedError: INPUT_CHANGED, DUPLICATE_RANGE; LOCATION_MISSING, the attempt was discarded.
-            RivalError: another compaction's result, which would be read beside this one.
-            RetryableError, UnreachableError: the rename didn't happen.
-            OutcomeUnknownError: whether the rename happened is unknown.
         """
         for manifest in sorted(verified.manifests, key=lambda item: item.kind is not DirKind.DELETE_DELTA):
             guard()
             listing = self._storage.list_tree(self._request.location)
-            self._last.check_inputs(verified.staged.plan, listing)
+            self._check_inputs(verified.staged.plan, listing)
             if self._is_there(manifest, listing):
                 self._make_durable(manifest)
             else:
-                self._last.clear_range(manifest, listing.directories, known)
+                self._clear_range(manifest, listing.directories, known)
                 if self._request.layout is LayoutVersion.HIVE_3:
                     self._look_again(verified.staged.plan, manifest, guard, known)
                 self._rename(manifest)
@@ -67,26 +59,21 @@ class RenamePublisher:
         The names are read twice. One that renames its result and ends while the first reading is under way may appear in
         it neither with its staging directory nor with its result.
         """
-        self._last.alone_with(self._staging.name)
+        self._alone_with(self._staging.name)
         guard()  # the listing and the removal may have taken long
-        self._last.check_names(plan, manifest, known, self._staging.name)
+        self._check_names(plan, manifest, known, self._staging.name)
 
     def _is_there(self, manifest: Manifest, listing: Listing) -> bool:
         if manifest.directory not in listing.directories:
             return False
         if files_below(listing, manifest.directory) == manifest.files:
             return True
-        raise RefusedError(
-            Reason.DUPLICATE_RANGE,
-            f"{self._request.entry.entity}: {manifest.directory} is already there, and isn't ours",
-        )
+        raise self._refused(Reason.DUPLICATE_RANGE, f"{manifest.directory} is already there, and isn't ours")
 
     def _rename(self, manifest: Manifest) -> None:
         source, target = self._staging.out(manifest.directory), join(self._request.location, manifest.directory)
         if not self._storage.exists(source):
-            raise RefusedError(
-                Reason.LOCATION_MISSING, f"{self._request.entry.entity}: {source} is gone since it was verified"
-            )
+            raise self._refused(Reason.LOCATION_MISSING, f"{source} is gone since it was verified")
         try:
             self._storage.rename_noreplace(source, target)
         except RefusedError:
@@ -103,7 +90,7 @@ class RenamePublisher:
             self._storage.sync_directory(self._request.location)
         except (CompactorError, OSError) as error:
             raise OutcomeUnknownError(
-                f"{self._request.entry.entity}: {manifest.directory} is there, but can't be made durable: {error}"
+                f"{self._entity}: {manifest.directory} is there, but can't be made durable: {error}"
             ) from error
 
     def _look(self, manifest: Manifest, source: str, target: str, error: Exception) -> None:
@@ -113,19 +100,18 @@ class RenamePublisher:
             found = files_below(self._storage.list_tree(target), "") if self._storage.exists(target) else None
         except (CompactorError, OSError) as second:
             raise OutcomeUnknownError(
-                f"{self._request.entry.entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
+                f"{self._entity}: can't tell whether {manifest.directory} was published: {error}; then {second}"
             ) from error
         if found == manifest.files and not staged:
             self._make_durable(manifest)
             return
         if found is not None and isinstance(error, FileExistsError):
-            raise RefusedError(
-                Reason.DUPLICATE_RANGE,
-                f"{self._request.entry.entity}: {manifest.directory} appeared while it was published",
+            raise self._refused(
+                Reason.DUPLICATE_RANGE, f"{manifest.directory} appeared while it was published"
             ) from error
         if staged and found is None:
             kind = UnreachableError if isinstance(error, UnreachableError) else RetryableError
-            raise kind(f"{self._request.entry.entity}: {manifest.directory} wasn't published: {error}") from error
+            raise kind(f"{self._entity}: {manifest.directory} wasn't published: {error}") from error
         raise OutcomeUnknownError(
-            f"{self._request.entry.entity}: {manifest.directory} is there but isn't what was staged: {error}"
+            f"{self._entity}: {manifest.directory} is there but isn't what was staged: {error}"
         ) from error

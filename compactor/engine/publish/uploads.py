@@ -17,20 +17,21 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
-from compactor.engine.publish.checks import LastLook
+from compactor.engine.publish.checks import Publisher
 from compactor.engine.request import CompactionRequest
-from compactor.engine.results import Manifest, ManifestFile, files_below
+from compactor.engine.results import Manifest, files_below
 from compactor.engine.staging.directory import at_once
 from compactor.engine.staging.objects import ObjectStaging
 from compactor.engine.verify.result import Verified
-from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError
+from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError
 from compactor.reasons import Reason
 from compactor.storage.base import PreparedFile, Storage, Uploads
 from compactor.storage.location import join
 
 
-class UploadPublisher:
+class UploadPublisher(Publisher):
     """
     A `Publisher` on a store that can't rename.
 
@@ -39,28 +40,26 @@ class UploadPublisher:
     """
 
     def __init__(self, storage: Storage, uploads: Uploads, request: CompactionRequest, staging: ObjectStaging) -> None:
-        self._storage = storage
+        super().__init__(storage, request)
         self._uploads = uploads
-        self._request = request
         self._staging = staging
-        self._last = LastLook(storage, request)
 
     def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """See `Publisher.publish`; on Hive 3.1 no table is compacted in such a store."""
         plan = verified.staged.plan
         guard()
         listing = self._storage.list_tree(self._request.location)
-        self._last.check_inputs(plan, listing)
-        missing: list[tuple[Manifest, ManifestFile]] = []
+        self._check_inputs(plan, listing)
+        missing: list[tuple[Manifest, FileEntry]] = []
         for manifest in verified.manifests:
             there = files_below(listing, manifest.directory)
             self._require_ours(manifest, there)
             if not there:
-                self._last.clear_range(manifest, listing.directories, known)
+                self._clear_range(manifest, listing.directories, known)
             missing += [(manifest, file) for file in manifest.files if file not in there]
         prepared = self._prepare(missing)
         try:
-            self._last.check_inputs(plan, self._storage.list_tree(self._request.location))
+            self._check_inputs(plan, self._storage.list_tree(self._request.location))
             guard()
             for deletes in (True, False):
                 self._complete(
@@ -70,23 +69,21 @@ class UploadPublisher:
             self._give_up([item for _, _, item in prepared])
             raise
 
-    def _require_ours(self, manifest: Manifest, there: Sequence[ManifestFile]) -> None:
+    def _require_ours(self, manifest: Manifest, there: Sequence[FileEntry]) -> None:
         """Raise unless all files that are already in an output directory were completed by this attempt."""
         for file in there:
             owner = self._uploads.owner_of(self._target(manifest, file))
             if file not in manifest.files or owner != self._staging.tag:
-                what = f"{self._request.entry.entity}: {manifest.directory} is already there, and {file.name} in it isn't ours"
-                raise RefusedError(Reason.DUPLICATE_RANGE, what)
+                what = f"{manifest.directory} is already there, and {file.path} in it isn't ours"
+                raise self._refused(Reason.DUPLICATE_RANGE, what)
 
-    def _prepare(
-        self, missing: Sequence[tuple[Manifest, ManifestFile]]
-    ) -> list[tuple[Manifest, ManifestFile, PreparedFile]]:
+    def _prepare(self, missing: Sequence[tuple[Manifest, FileEntry]]) -> list[tuple[Manifest, FileEntry, PreparedFile]]:
         """Prepare all files; after an error, abort those that were prepared."""
-        prepared: list[tuple[Manifest, ManifestFile, PreparedFile]] = []
+        prepared: list[tuple[Manifest, FileEntry, PreparedFile]] = []
 
-        def one(item: tuple[Manifest, ManifestFile]) -> None:
+        def one(item: tuple[Manifest, FileEntry]) -> None:
             manifest, file = item
-            source, staging = self._staging.place(manifest.directory, file.name), self._staging
+            source, staging = self._staging.place(manifest.directory, file.path), self._staging
             copy = self._uploads.prepare(source, self._target(manifest, file), staging.tag, staging.records)
             prepared.append((manifest, file, copy))
 
@@ -114,19 +111,15 @@ class UploadPublisher:
             owner = self._uploads.owner_of(target)
         except (CompactorError, OSError) as second:
             raise OutcomeUnknownError(
-                f"{self._request.entry.entity}: can't tell whether {target} was published: {error}; then {second}"
+                f"{self._entity}: can't tell whether {target} was published: {error}; then {second}"
             ) from error
         if owner == self._staging.tag:
             return
         if owner is not None:
-            raise RefusedError(
-                Reason.DUPLICATE_RANGE, f"{self._request.entry.entity}: {target} appeared while it was published"
-            ) from error
+            raise self._refused(Reason.DUPLICATE_RANGE, f"{target} appeared while it was published") from error
         if isinstance(error, FileNotFoundError):
             raise self._discarded() from error
-        raise OutcomeUnknownError(
-            f"{self._request.entry.entity}: can't tell whether {target} will still appear: {error}"
-        ) from error
+        raise OutcomeUnknownError(f"{self._entity}: can't tell whether {target} will still appear: {error}") from error
 
     def _discarded(self) -> CancelledError:
         return CancelledError(f"{self._staging.root} was discarded while it was published")
@@ -137,5 +130,5 @@ class UploadPublisher:
             with contextlib.suppress(CompactorError, OSError):
                 item.abort()
 
-    def _target(self, manifest: Manifest, file: ManifestFile) -> str:
-        return join(self._request.location, manifest.directory, file.name)
+    def _target(self, manifest: Manifest, file: FileEntry) -> str:
+        return join(self._request.location, manifest.directory, file.path)

@@ -55,7 +55,6 @@ class ObjectStaging(Staging):
             raise self._discarded()
 
     def mark(self, directory: str, marker: str, content: bytes) -> None:
-        """See `Staging.mark`."""
         super().mark(directory, marker, content)
         self._places[directory, marker] = super().place(directory, marker)
 

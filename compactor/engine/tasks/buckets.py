@@ -15,21 +15,24 @@ import numpy.typing as npt
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_buckets
+from compactor.engine.delete_files import DeleteFiles
 from compactor.engine.digest_note import note_of
 from compactor.engine.inputs import OpenInputs
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Origin, OutputFile, RowCounts, counted
-from compactor.engine.tasks.delete_windows import BucketEvents, Span, Written, spanning
+from compactor.engine.tasks.delete_windows import Span, Written, spanning
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, DeleteTask, FileWork
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork
 from compactor.errors import CorruptFileError
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.deletes import DeleteEvents, visible
+from compactor.orc.events.event_share import Share
 from compactor.orc.events.keys import read_keys
 from compactor.orc.format.tail import read_tail
+from compactor.orc.reading.single_stripe import BATCH_ROWS
 from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
-from compactor.orc.rows import RowFilter, StripeSource, Synthetic
+from compactor.orc.rows import RowFilter
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import FileSummary, Splicer
 from compactor.planning.document import Action, Cut, DeleteScope, FileRole, Segment
@@ -41,16 +44,13 @@ from compactor.storage.location import join, parent
 from compactor.storage.registry import storage_for
 
 
-def run_task(task: ChunkTask | BucketTask | DeleteTask) -> ChunkResult | OutputFile:
+def run_task(task: ChunkTask | BucketTask) -> ChunkResult | OutputFile:
     """Run one task, then return free memory to the system: the process runs further tasks."""
     with trimmed():
-        match task:
-            case ChunkTask():
-                return _Files(task.work).chunk(task)
-            case BucketTask():
-                return _Files(task.work).bucket(task)
-            case DeleteTask():
-                return _Files(task.work).deletes()
+        files = _Files(task.work)
+        if isinstance(task, ChunkTask):
+            return files.chunk(task)
+        return files.deletes() if task.work.kind is DirKind.DELETE_DELTA else files.bucket(task)
 
 
 class _Files:
@@ -64,22 +64,22 @@ class _Files:
         self._aborted: npt.NDArray[np.int64] = np.array(work.aborted, dtype=np.int64)
         self._own, self._relative = own_directory(self._storage, work.tasks)
         deletes = [self._inputs[path] for path in work.bucket.deletes]
-        self._events = BucketEvents(
-            self._storage, work.location, deletes, self._aborted, work.bucket.bucket, work.events_at_once
-        )
+        self._deletes = DeleteFiles(self._storage, work.location, deletes, self._aborted, work.events_at_once)
 
     def chunk(self, task: ChunkTask) -> ChunkResult:
-        name = f"chunk-{task.work.bucket.bucket:05d}-{task.chunk:05d}"
-        here = (task.work.directory, task.work.bucket.bucket, task.chunk)
-        if task.segments[0].action is Action.PROBE:
-            answer, last = self._probe(task.segments[0])
+        bucket, segments = task.work.bucket.bucket, task.work.bucket.segments
+        name = f"chunk-{bucket:05d}-{task.chunk:05d}"
+        here = (task.work.directory, bucket, task.chunk)
+        first = segments[0]
+        if first.action is Action.PROBE:
+            answer, last = self._probe(first)
             if answer is Action.COPY:
-                return ChunkResult(*here, None, RowCounts(task.segments[0].rows, task.segments[0].rows), answer, last)
+                return ChunkResult(*here, None, RowCounts(first.rows, first.rows), answer, last)
         with self._storage.create(join(self._own, name)) as sink:
             splicer = Splicer(sink, self._output)
-            counts, digest, parts = self._recode(task.segments, splicer)
+            counts, digest, parts = self._recode(segments, splicer)
             splicer.finish("insert")
-        answered = Action.RECODE if task.segments[0].action is Action.PROBE else None
+        answered = Action.RECODE if first.action is Action.PROBE else None
         return ChunkResult(
             *here, f"{self._relative}/{name}" if counts.written else None, counts, answered, digest=digest, parts=parts
         )
@@ -128,9 +128,9 @@ class _Files:
 
     def deletes(self) -> OutputFile:
         without = self._work.own_write_id if self._work.scope is DeleteScope.OWN else None
-        written = Written(self._events, without)
+        written = Written(self._deletes, self._work.bucket.bucket, without)
         with self._storage.create(join(self._own, self._work.bucket.name)) as sink:
-            summary = write_delete_events(written, self._output, sink)
+            summary = write_delete_events(written.blocks(BATCH_ROWS), self._output, sink)
         read = sum(file.length for file in self._work.inputs)
         return self._finished(
             summary, _Joined(RowCounts(written.count, summary.rows), [Origin(None, -1, summary.rows)], recoded=read)
@@ -187,35 +187,26 @@ class _Files:
         """Append the visible rows of some segments; returns their counts, the digest of those encoded anew, and the stripes."""
         digester = Digester(self._output.row) if self._work.digests else None
         with OpenInputs(self._storage, self._work.location) as files:
-            sources = [self._source(files, run) for run in runs_of(_alike(segment) for segment in segments)]
+            runs = runs_of(_alike(segment) for segment in segments)
+            sources = [files.source(self._inputs[run.path], run.stripes) for run in runs]
             result = recode_into(
                 sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted), digester=digester
             )
         digest = Digest() if digester is None else digester.digest
         return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted), digest, result.parts
 
-    def _source(self, files: OpenInputs, segment: Segment) -> StripeSource:
-        file = self._inputs[segment.path]
-        ids = file.synthetic
-        synthetic = Synthetic(ids.write_id, ids.bucket_property, ids.first_row_id) if ids is not None else None
-        return StripeSource(
-            files.reader(file), files.tail(file), segment.stripes, synthetic, trusted=file.role is FileRole.BASE
-        )
-
     def _probe(self, segment: Segment) -> tuple[Action, RowKey | None]:
         """Read the keys of a stripe: COPY with its last key if every row stays, else RECODE."""
         file = self._inputs[segment.path]
         last: RowKey | None = None
         with OpenInputs(self._storage, self._work.location) as files:
-            events = self._applied_events(spanning([self._source(files, segment)]))
+            events = self._applied_events(spanning([files.source(file, segment.stripes)]))
             for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
                 if not keys.ascending() or (last is not None and keys.key(0) <= last):
-                    raise CorruptFileError(
-                        Reason.CORRUPT_FILE, f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID"
-                    )
+                    raise CorruptFileError(f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID")
                 if (decode_buckets(keys.bucket) != self._work.bucket.bucket).any():
                     raise CorruptFileError(
-                        Reason.WRONG_BUCKET, f"{file.path} holds rows of other buckets than {self._work.bucket.bucket}"
+                        f"{file.path} holds rows of other buckets than {self._work.bucket.bucket}", Reason.WRONG_BUCKET
                     )
                 kept = file.role is FileRole.BASE or visible(keys, self._aborted, None).all()
                 if not kept or (events is not None and events.mask(keys).any()):
@@ -227,7 +218,7 @@ class _Files:
         """The events that hide rows of this bucket between two keys."""
         if not self._work.bucket.deletes or self._work.kind is DirKind.DELETE_DELTA:
             return None
-        events = self._events.within(span)
+        events = self._deletes.load(Share(self._work.bucket.bucket, *(span or ())))
         return (
             events.select(np.asarray(events.write_id) == self._work.own_write_id)
             if self._work.scope is DeleteScope.OWN

@@ -19,7 +19,6 @@ from compactor.planning.document import (
     FormatSpec,
     InputFile,
     OutputDir,
-    Segment,
 )
 
 
@@ -52,6 +51,13 @@ class FileWork:
     events_at_once: int
     digests: bool
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the inputs that are read: of whole files for delete events."""
+        if self.kind is DirKind.DELETE_DELTA:
+            return sum(file.length for file in self.inputs)
+        return sum(segment.bytes for segment in self.bucket.segments)
+
 
 def work_of(plan: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: str, *, digests: bool) -> FileWork:
     """What a task must know to write one file of a plan, or to check it; `tasks` and `digests` as in `FileWork`."""
@@ -76,15 +82,16 @@ def work_of(plan: CompactionPlan, output: OutputDir, bucket: BucketPlan, tasks: 
 
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
-    """Recode one chunk of a bucket; or probe one stripe, and recode it only if it can't be copied."""
+    """
+    Recode one chunk of a bucket, whose segments are all that the work has; or probe one stripe, and recode it only if it
+    can't be copied.
+    """
 
     work: FileWork
-    chunk: int
-    segments: tuple[Segment, ...]
 
     @property
-    def bytes(self) -> int:
-        return sum(segment.bytes for segment in self.segments)
+    def chunk(self) -> int:
+        return self.work.bucket.segments[0].chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +122,9 @@ class ChunkResult:
 @dataclass(frozen=True, slots=True)
 class BucketTask:
     """
-    Write a bucket's file; `parts` are the chunks that other tasks have recoded, empty when this task recodes all.
+    Write a bucket's file of rows, or of delete events with one a key; `parts` are the chunks that other tasks have
+    recoded, empty when this task recodes all.
     """
 
     work: FileWork
-    parts: tuple[ChunkResult, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(segment.bytes for segment in self.work.bucket.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTask:
-    """Write a bucket's delete events, one per key."""
-
-    work: FileWork
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.length for file in self.work.inputs)
+    parts: tuple[ChunkResult, ...] = ()

@@ -5,41 +5,26 @@ The check is the same as that of a task of its own, and reads the file that was 
 when it is moved to its place is seen by its length and checksum.
 """
 
-from dataclasses import dataclass
-
 from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.buckets import run_task
-from compactor.engine.tasks.specs import BucketTask, ChunkTask, DeleteTask
+from compactor.engine.tasks.specs import BucketTask, ChunkTask
 from compactor.engine.verify.stripes import VerifyTask, verify_stripes
 from compactor.errors import VerificationError
 from compactor.storage.location import join, parent
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenAndChecked:
+def run_and_verify(task: ChunkTask | BucketTask) -> tuple[OutputFile, Checked | None]:
     """
-    A file that a task has finished, and what the check of it found.
-
-    Args:
-        checked: None: the file has no rows, and isn't published.
-    """
-
-    file: OutputFile
-    checked: Checked | None
-
-
-def run_and_verify(task: ChunkTask | BucketTask | DeleteTask) -> WrittenAndChecked:
-    """
-    Run one task that writes a whole file, and check it. A difference is part of the result: the file is still needed,
-    as evidence.
+    Run one task that writes a whole file, and check it; None: the file has no rows, and isn't published. A difference is
+    part of the result: the file is still needed, as evidence.
     """
     file = run_task(task)
     if not isinstance(file, OutputFile):
         raise TypeError(f"{task} writes no whole file")
     if not file.path:
-        return WrittenAndChecked(file, None)
+        return file, None
     check = VerifyTask.of(task.work, file, join(parent(task.work.tasks), file.path))
     try:
-        return WrittenAndChecked(file, verify_stripes(check))
+        return file, verify_stripes(check)
     except VerificationError as error:
-        return WrittenAndChecked(file, Checked(file.directory, file.name, wrong=error.message))
+        return file, Checked(file.directory, file.name, wrong=error.message)

@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.acid.listing import FileEntry
 from compactor.acid.types import row_type
 from compactor.engine.insert_only.tasks import apart
-from compactor.engine.results import Checked, Manifest, ManifestFile, OutputFile, RowCounts, Staged, markers_of
+from compactor.engine.results import Checked, Manifest, OutputFile, RowCounts, Staged, markers_of
 from compactor.engine.staging.directory import Staging
 from compactor.engine.tasks.specs import work_of
-from compactor.engine.verify.stripes import VerifyTask, different, verify_stripes
+from compactor.engine.verify.stripes import VerifyTask, verify_stripes
+from compactor.errors import VerificationError
 from compactor.orc.digests.digest import Digest, differences
-from compactor.planning.document import CompactionPlan, FileRole
+from compactor.planning.document import BucketPlan, CompactionPlan, FileJoin, FileRole
 from compactor.planning.insert_only.formats import END_TO_END
 from compactor.spark.results import checksum
 from compactor.spark.submitter import JobName, Submitter
@@ -85,15 +87,15 @@ def _manifest(directory: str, staged: Staged, staging: Staging, storage: Storage
     found = {entry.path: entry.length for entry in listed}
     if set(found) != files.keys() | markers:
         odd = sorted(set(found) ^ (files.keys() | markers))
-        raise different(
+        raise VerificationError(
             f"{directory} should hold {len(files)} files and {len(markers)} markers; {odd[0]} is {'too much' if odd[0] in found else 'missing'}"
         )
     for name, file in files.items():
         with storage.open_read(staging.place(directory, name)) as reader:
             if reader.size != file.length or checksum(reader) != file.checksum:
-                raise different(f"{directory}/{name} isn't the file that its task reported")
-    kind = next(output.kind for output in staged.plan.outputs if output.name == directory)
-    return Manifest(directory, kind, tuple(ManifestFile(entry.path, entry.length) for entry in listed))
+                raise VerificationError(f"{directory}/{name} isn't the file that its task reported")
+    kind = staged.plan.output(directory).kind
+    return Manifest(directory, kind, tuple(FileEntry(entry.path, entry.length) for entry in listed))
 
 
 def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
@@ -104,14 +106,14 @@ def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
         VerificationError: names the first difference, or the columns that differ.
     """
     if (wrong := next((one.wrong for one in checked if one.wrong is not None), None)) is not None:
-        raise different(wrong)
+        raise VerificationError(wrong)
     for file in staged.files:
         found = sum(
             (one.digest for one in checked if (one.directory, one.name) == (file.directory, file.name)), Digest()
         )
         if found != file.digest:
             apart = ", ".join(differences(row_type(staged.plan.columns), file.digest, found))
-            raise different(
+            raise VerificationError(
                 f"{file.directory}/{file.name} was read back with other values than were read from the inputs, in {apart}"
             )
 
@@ -129,26 +131,34 @@ def check_joins(staged: Staged) -> None:
     inputs = {file.path: file for file in staged.plan.inputs}
     for output in staged.plan.outputs:
         for join in output.joins:
-            place = (output.name, join.name)
-            sources = [inputs[path] for path in dict.fromkeys(segment.path for segment in join.segments)]
+            place, name = (output.name, join.name), f"{output.name}/{join.name}"
+            sources = [inputs[path] for path in join.paths]
             carried = set[str]()
             for copy in apart(join, sources):
                 alone = files.get((output.name, copy.name))
                 if alone is not None and alone.length == copy.bytes:
                     carried.add(copy.path)
                 elif alone is not None or place not in files:
-                    raise different(f"{output.name}/{join.name} is missing, and {copy.path} wasn't carried over")
+                    raise VerificationError(f"{name} is missing, and {copy.path} wasn't carried over")
             if place not in files:
                 continue
             if place not in checked:
-                raise different(f"{output.name}/{join.name} wasn't compared with its inputs")
+                raise VerificationError(f"{name} wasn't compared with its inputs")
             if (wrong := checked[place]) is not None:
-                raise different(wrong)
-            joined, file = [one for one in join.segments if one.path not in carried], files[place]
-            if file.rows.written != (rows := sum(segment.rows for segment in joined)):
-                raise different(f"{output.name}/{join.name}: {rows} rows go in, {file.rows.written} were written")
-            if join.format in END_TO_END and file.copied_bytes != (size := sum(segment.bytes for segment in joined)):
-                raise different(f"{output.name}/{join.name}: {size} bytes go in, {file.copied_bytes} were copied")
+                raise VerificationError(wrong)
+            _check_counts(name, files[place], join, carried)
+
+
+def _check_counts(name: str, file: OutputFile, join: FileJoin, carried: set[str]) -> None:
+    """
+    Raises:
+        VerificationError: the file has other numbers of rows, or bytes, than the inputs that weren't carried over.
+    """
+    joined = [segment for segment in join.segments if segment.path not in carried]
+    if file.rows.written != (rows := sum(segment.rows for segment in joined)):
+        raise VerificationError(f"{name}: {rows} rows go in, {file.rows.written} were written")
+    if join.format in END_TO_END and file.copied_bytes != (size := sum(segment.bytes for segment in joined)):
+        raise VerificationError(f"{name}: {size} bytes go in, {file.copied_bytes} were copied")
 
 
 def check_accounts(staged: Staged) -> None:
@@ -165,23 +175,28 @@ def check_accounts(staged: Staged) -> None:
     planned = {(output.name, bucket.bucket): bucket for output in plan.outputs for bucket in output.buckets}
     if got.keys() != planned.keys():
         missing = min(planned.keys() ^ got.keys())
-        raise different(f"bucket {missing[1]} of {missing[0]} is {'missing' if missing in planned else 'too much'}")
+        raise VerificationError(
+            f"bucket {missing[1]} of {missing[0]} is {'missing' if missing in planned else 'too much'}"
+        )
     for place, bucket in planned.items():
-        rows = got[place]
-        expected = bucket.delete_events if not bucket.segments else sum(segment.rows for segment in bucket.segments)
-        if rows.read != expected or not rows.balanced or (bucket.segments and rows.deleted > bucket.delete_events):
-            said = f"{rows.read} read, {rows.written} written, {rows.deleted} deleted, {rows.aborted} aborted"
-            raise different(f"bucket {place[1]} of {place[0]}: {expected} rows go in, but {said}")
-        if not bucket.segments and (rows.deleted or rows.aborted):
-            raise different(f"bucket {place[1]} of {place[0]}: delete events were dropped while they were written")
+        _check_rows(f"bucket {place[1]} of {place[0]}", bucket, got[place])
     inserts = [file for file in plan.inputs if file.role is not FileRole.DELETE_DELTA]
     total = sum((got[place] for place, bucket in planned.items() if bucket.segments), RowCounts())
     if total.read != sum(file.rows for file in inserts):
-        raise different(f"the inputs hold {sum(file.rows for file in inserts)} rows, {total.read} were read")
+        raise VerificationError(f"the inputs hold {sum(file.rows for file in inserts)} rows, {total.read} were read")
+
+
+def _check_rows(name: str, bucket: BucketPlan, rows: RowCounts) -> None:
+    expected = sum(segment.rows for segment in bucket.segments) if bucket.segments else bucket.delete_events
+    if rows.read != expected or not rows.balanced or (bucket.segments and rows.deleted > bucket.delete_events):
+        said = f"{rows.read} read, {rows.written} written, {rows.deleted} deleted, {rows.aborted} aborted"
+        raise VerificationError(f"{name}: {expected} rows go in, but {said}")
+    if not bucket.segments and (rows.deleted or rows.aborted):
+        raise VerificationError(f"{name}: delete events were dropped while they were written")
 
 
 def _verify_tasks(plan: CompactionPlan, file: OutputFile, staging: Staging) -> list[VerifyTask]:
-    output = next(output for output in plan.outputs if output.name == file.directory)
+    output = plan.output(file.directory)
     bucket = next(bucket for bucket in output.buckets if bucket.bucket == file.bucket)
     work = work_of(plan, output, bucket, staging.tasks, digests=bool(file.digest.columns))
     return VerifyTask.of(work, file, staging.place(file.directory, file.name)).parts(STRIPES_PER_TASK)

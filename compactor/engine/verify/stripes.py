@@ -11,18 +11,20 @@ import numpy as np
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, decode_bucket, decode_buckets
+from compactor.engine.delete_files import DeleteFiles
 from compactor.engine.digest_note import read_note
 from compactor.engine.inputs import OpenInputs
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Checked, Origin, OutputFile
-from compactor.engine.tasks.delete_windows import BucketEvents, Span
+from compactor.engine.tasks.delete_windows import Span
 from compactor.engine.tasks.memory import trimmed
 from compactor.engine.tasks.specs import FileWork
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.digests.digest import Digest, Digester
-from compactor.orc.digests.moved import SourceIds
+from compactor.orc.digests.moved import source_ids
 from compactor.orc.events.deletes import DeleteEvents, visible
+from compactor.orc.events.event_share import Share
 from compactor.orc.events.keys import DELETE, INSERT, acid_stats, read_keys, stripe_bounds
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.schema import same_layout
@@ -30,8 +32,8 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.copied import difference
 from compactor.planning.document import DeleteScope
-from compactor.reasons import Reason
-from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.base import Storage
+from compactor.storage.handles import ReadHandle
 from compactor.storage.registry import storage_for
 
 
@@ -98,7 +100,7 @@ class _Check:
         try:
             self._tail: Tail = read_tail(reader)
         except RefusedError as error:
-            raise different(f"{self._name}: {error.message}") from error
+            raise VerificationError(f"{self._name}: {error.message}") from error
         self._inputs = {file.path: file for file in task.work.inputs}
         self._opened = inputs
         self._aborted = np.array(task.work.aborted, dtype=np.int64)
@@ -223,7 +225,7 @@ class _Check:
             for chunk in SourceRows(source, self._output, RowFilter(), RowTally(), digester=self._digester):
                 yield chunk.keys
         except RefusedError as error:
-            raise different(error.message) from error
+            raise VerificationError(error.message) from error
 
     def _keys(self, index: int, keys: KeyColumns, events: DeleteEvents | None) -> None:
         low, high = self._task.work.write_ids
@@ -247,9 +249,8 @@ class _Check:
         if self._deletes or not work.bucket.deletes:
             return None
         files = [self._inputs[path] for path in work.bucket.deletes]
-        events = BucketEvents(
-            self._storage, work.location, files, self._aborted, work.bucket.bucket, work.events_at_once
-        ).within(self._recoded_span())
+        deletes = DeleteFiles(self._storage, work.location, files, self._aborted, work.events_at_once)
+        events = deletes.load(Share(work.bucket.bucket, *(self._recoded_span() or ())))
         if work.scope is not DeleteScope.OWN:
             return events
         return events.select(np.asarray(events.write_id) == work.own_write_id)
@@ -272,7 +273,7 @@ class _Check:
         """Check that a copied stripe has the statistics, rows, last key, and first and last 4 KiB of its source."""
         file = self._inputs[path]
         tail, reader = self._opened.tail(file), self._opened.reader(file)
-        taken = SourceIds(tail.row_tree, self._output.row, self._output.columns_by).of
+        taken = source_ids(tail.row_tree, self._output.row, self._output.columns_by)
         if not self._deletes and taken != list(range(len(taken))):
             raise self._wrong(f"stripe {index + 1} has columns that readers take from others of {path}")
         if (wrong := difference(self._reader, self._tail, index, reader, tail, source)) is not None:
@@ -285,14 +286,9 @@ class _Check:
             raise self._wrong(f"stripe {index + 1} hasn't the last key of its source, stripe {source + 1} of {path}")
 
     def _wrong(self, what: str) -> VerificationError:
-        return different(f"{self._name} {what}")
+        return VerificationError(f"{self._name} {what}")
 
 
 def _widened(spans: list[tuple[int, int]], keys: KeyColumns) -> list[tuple[int, int]]:
     now = [(int(column.min()), int(column.max())) for column in keys.columns]
     return [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(spans, now, strict=True)] if spans else now
-
-
-def different(message: str) -> VerificationError:
-    """The error for a difference that verification found."""
-    return VerificationError(Reason.VERIFICATION_FAILED, message)

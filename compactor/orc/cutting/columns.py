@@ -19,6 +19,7 @@ from compactor.orc.cutting.runs import (
     MOST_VALUES,
     Integers,
     Runs,
+    UncutError,
     all_integers,
     decoded_bytes,
     decoded_integers,
@@ -98,7 +99,7 @@ class Column:
         found = self.streams.get(kind)
         if found is None:
             if values:
-                raise UnknownEncodingError
+                raise UncutError
             one = next(iter(self.streams.values()))
             return Stream((), one.kind, one.block_size)
         return found
@@ -109,17 +110,13 @@ class Column:
         self.places[kind] = places
 
 
-class UnknownEncodingError(Exception):
-    """The streams aren't in a form that is cut here."""
-
-
 def cut_column(column: Column, cut: ValueCut) -> None:
     """
     Remove values of a column without columns inside.
 
     Raises:
-        UnknownEncodingError: it isn't encoded as ORC's writers have done since Hive 0.12.
-        DifferentError: the values that stay aren't those that were there.
+        UncutError: it isn't encoded as ORC's writers have done since Hive 0.12, or the values that stay aren't those that
+            were there.
     """
     kind = Kind(column.kind.kind)
     if PRESENT in column.streams:
@@ -128,14 +125,14 @@ def cut_column(column: Column, cut: ValueCut) -> None:
         cut = cut.among(column.present)
     if kind is Kind.STRUCT:
         if set(column.streams) - {PRESENT} or (column.present is not None and not column.present.all()):
-            raise UnknownEncodingError  # of a row that is NULL, its columns hold nothing
+            raise UncutError  # of a row that is NULL, its columns hold nothing
         return
     found = _STEPS.get((kind, column.encoding.kind))
     if found is None or not column.streams:
-        raise UnknownEncodingError
+        raise UncutError
     step, known = found
     if set(column.streams) - {PRESENT, *known}:
-        raise UnknownEncodingError
+        raise UncutError
     step(column, cut)
 
 
@@ -187,7 +184,7 @@ def _cut_runs(column: Column, kind: int, cut: ValueCut, *, signed: bool) -> _Loo
     """Remove values of a stream of integers."""
     stream = column.stream(kind, len(cut.kept))
     data = stream.data
-    runs = _runs(data, len(cut.kept))
+    runs = integer_runs(data, len(cut.kept))
     looked = np.unique(runs.holding(cut.wanted))
     changed = np.unique(runs.holding(cut.gone))
     touched = set(changed.tolist())
@@ -238,8 +235,6 @@ def _dictionary(column: Column, cut: ValueCut) -> None:
 
 def _texts(column: Column, cut: ValueCut) -> None:
     sizes = all_integers(column.stream(LENGTH, len(cut.kept)).data, len(cut.kept), signed=False)
-    if sizes is None:
-        raise UnknownEncodingError
     _with_offsets(column, cut, np.concatenate(([0], np.cumsum(sizes))), LENGTH, signed=False)
 
 
@@ -300,7 +295,7 @@ def _cut_spans(column: Column, looked: _Looked, offsets: Integers) -> list[bytes
     """Remove bytes of the values' stream; returns those that are looked at, before and after."""
     stream, kept = column.stream(DATA, len(looked.cut.kept)), looked.cut.kept
     if len(offsets) != len(kept) + 1 or not stream.has(int(offsets[-1])):
-        raise UnknownEncodingError
+        raise UncutError
     edits = [
         Edit(int(offsets[first]), int(offsets[end]))
         for first, end in _spans_of(looked.cut.gone)
@@ -318,10 +313,7 @@ def _cut_spans(column: Column, looked: _Looked, offsets: Integers) -> list[bytes
 
 def _bytes(column: Column, cut: ValueCut) -> None:
     before = column.stream(DATA, len(cut.kept))
-    values = decoded_bytes(before.data, len(cut.kept))
-    if values is None:
-        raise UnknownEncodingError
-    data, runs = encoded_bytes(values[cut.kept])
+    data, runs = encoded_bytes(decoded_bytes(before.data, len(cut.kept))[cut.kept])
     made = Stream.of(data, before.kind, before.block_size)
     column.put(DATA, made, _inside(made, runs, cut.bounds))
     column.values = _compared(pb.Type(kind=Kind.BYTE), before, made, cut)
@@ -333,10 +325,7 @@ def _booleans(column: Column, cut: ValueCut) -> None:
 
 
 def _bits(stream: Stream, count: int) -> Mask:
-    packed = decoded_bytes(stream.data, count + 7 >> 3)
-    if packed is None:
-        raise UnknownEncodingError
-    return np.unpackbits(packed, count=count).astype(np.bool_)
+    return np.unpackbits(decoded_bytes(stream.data, count + 7 >> 3), count=count).astype(np.bool_)
 
 
 def _cut_bits(column: Column, kind: int, bits: Mask, cut: ValueCut) -> Any:
@@ -359,13 +348,6 @@ def _compared(kind: pb.Type, before: Stream, after: Stream, cut: ValueCut) -> An
 def _text_of(column: Column) -> pb.Type:
     """The type by which the bytes of a text aren't padded or cut."""
     return pb.Type(kind=Kind.BINARY if column.kind.kind == Kind.BINARY else Kind.STRING)
-
-
-def _runs(data: bytes, count: int) -> Runs:
-    runs = integer_runs(data, count)
-    if runs is None:
-        raise UnknownEncodingError
-    return runs
 
 
 def _inside(stream: Stream, runs: Runs, values: Integers) -> Positions:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.acid.types import Kind
-from compactor.orc.cutting.columns import Column, Mask, UnknownEncodingError
+from compactor.orc.cutting.columns import Column, Mask
+from compactor.orc.cutting.runs import UncutError
 from compactor.orc.cutting.values import DIGITS, statistics_of
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.statistics import INT64, merge_column
@@ -60,7 +61,7 @@ class Groups:
             were: of each group before.
 
         Raises:
-            UnknownEncodingError: they don't count the values that were there.
+            UncutError: they don't count the values that were there.
         """
         self._check(column, were)
         present = column.present
@@ -87,7 +88,7 @@ class Groups:
         rows = np.diff(np.append(starts, self._rows))
         counted = rows if present is None else np.add.reduceat(present, starts, dtype=np.int64)
         if [said.number_of_values if said.HasField("number_of_values") else -1 for said in were] != counted.tolist():
-            raise UnknownEncodingError
+            raise UncutError
 
     def exact(self, values: npt.NDArray[np.integer]) -> list[pb.ColumnStatistics]:
         """Of each group of a column of integers without NULLs; `values` are those that stay."""

@@ -9,16 +9,13 @@ import pyarrow as pa
 from pyarrow import orc
 
 from compactor.acid.types import Kind
+from compactor.orc.cutting.runs import UncutError
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import CPP_WRITER, Tail
 from compactor.orc.reading.single_stripe import image_of
 
 Pieces = Sequence[bytes]
-
-
-class DifferentError(Exception):
-    """What was cut doesn't hold the values that should stay."""
 
 
 def decoded(kind: pb.Type, encoding: pb.ColumnEncoding, streams: Mapping[int, Pieces], rows: int) -> Any:
@@ -29,7 +26,7 @@ def decoded(kind: pb.Type, encoding: pb.ColumnEncoding, streams: Mapping[int, Pi
         streams: without compression, by their kinds.
 
     Raises:
-        DifferentError: they can't be decoded.
+        UncutError: they can't be decoded.
     """
     root = pb.Type(kind=Kind.STRUCT, subtypes=[1], field_names=["c1"])
     postscript = pb.PostScript(compression=Compression.NONE, version=(0, 12), writer_version=6)
@@ -41,9 +38,9 @@ def decoded(kind: pb.Type, encoding: pb.ColumnEncoding, streams: Mapping[int, Pi
     try:
         values = orc.ORCFile(source).read_stripe(0).column(0)
     except (pa.ArrowException, OSError) as error:
-        raise DifferentError from error
+        raise UncutError from error
     if len(values) != rows:
-        raise DifferentError
+        raise UncutError
     return values
 
 
@@ -52,7 +49,7 @@ def require_same(before: Any, after: Any) -> None:
     Compare two arrays.
 
     Raises:
-        DifferentError: they differ.
+        UncutError: they differ.
     """
     if len(before) != len(after) or (len(before) and not before.equals(after)):
-        raise DifferentError
+        raise UncutError

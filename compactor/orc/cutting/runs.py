@@ -50,6 +50,13 @@ def _by_header() -> tuple[list[int], Integers]:
 _RUN_SIZES, _RUN_COUNTS = _by_header()
 
 
+class UncutError(Exception):
+    """
+    The stripe isn't cut, but encoded anew: its streams aren't in a form that is cut here, have more bytes than may be in
+    memory, or what was cut doesn't hold the values that should stay.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Runs:
     """
@@ -71,15 +78,15 @@ class Runs:
         return np.searchsorted(self.firsts, values, "right") - 1
 
 
-def integer_runs(data: bytes, count: int) -> Runs | None:
+def integer_runs(data: bytes, count: int) -> Runs:
     """
     The runs of a stream in version 2.
 
     Args:
         count: values in the stream.
 
-    Returns:
-        None where the stream isn't made of runs of just so many values.
+    Raises:
+        UncutError: the stream isn't made of runs of just so many values.
     """
     starts = array("q")
     at, end, sizes, begins = 0, len(data), _RUN_SIZES, starts.append
@@ -87,13 +94,13 @@ def integer_runs(data: bytes, count: int) -> Runs | None:
         while at < end:
             begins(at)
             at += sizes[data[at] << 8 | data[at + 1]] or _long_run(data, at)
-    except IndexError:
-        return None
+    except IndexError as error:
+        raise UncutError from error
     heads = np.frombuffer(starts, np.int64)
     found = np.frombuffer(data, np.uint8)
     counts = _RUN_COUNTS[found[heads].astype(np.intp) << 8 | found[heads + 1]]
     if at != end or counts.sum() != count:
-        return None
+        raise UncutError
     return Runs(np.append(heads, end), np.concatenate(([0], np.cumsum(counts))))
 
 
@@ -136,10 +143,10 @@ def decoded_integers(data: bytes, runs: Runs, wanted: Integers, *, signed: bool)
     return values
 
 
-def all_integers(data: bytes, count: int, *, signed: bool) -> Integers | None:
-    """All values of a stream; None as for `integer_runs`."""
+def all_integers(data: bytes, count: int, *, signed: bool) -> Integers:
+    """All values of a stream. Raises as `integer_runs`."""
     runs = integer_runs(data, count)
-    return None if runs is None else decoded_integers(data, runs, np.arange(len(runs)), signed=signed)
+    return decoded_integers(data, runs, np.arange(len(runs)), signed=signed)
 
 
 def _decoded(data: bytes, at: int, count: int, *, signed: bool) -> Integers:
@@ -211,24 +218,31 @@ def encoded_integers(values: Integers, head: int | None = None, *, signed: bool)
     return [(whole, len(values))]
 
 
-def decoded_bytes(data: bytes, count: int) -> Bytes | None:
-    """Decode a stream of the byte run length encoding; None: it hasn't just so many bytes."""
+def decoded_bytes(data: bytes, count: int) -> Bytes:
+    """
+    Decode a stream of the byte run length encoding.
+
+    Raises:
+        UncutError: it hasn't just so many bytes.
+    """
     parts, at, found = [], 0, 0
     while at < len(data) and found <= count:
         head = data[at]
         if head < _MOST_LITERALS:
             if at + 1 >= len(data):
-                return None
+                raise UncutError
             parts.append(data[at + 1 : at + 2] * (head + _FEWEST_EQUAL))
             at += 2
         else:
             length = 256 - head
             if at + 1 + length > len(data):
-                return None
+                raise UncutError
             parts.append(data[at + 1 : at + 1 + length])
             at += 1 + length
         found += len(parts[-1])
-    return np.frombuffer(b"".join(parts), np.uint8) if found == count else None
+    if found != count:
+        raise UncutError
+    return np.frombuffer(b"".join(parts), np.uint8)
 
 
 def encoded_bytes(values: Bytes) -> tuple[bytes, Runs]:

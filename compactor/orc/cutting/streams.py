@@ -13,9 +13,9 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from compactor.errors import VerificationError
+from compactor.orc.cutting.runs import UncutError
 from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
-from compactor.reasons import Reason
 
 _PIECE: Final = 256 << 10
 
@@ -27,10 +27,6 @@ class Edit:
     start: int
     end: int
     bytes: bytes = b""
-
-
-class TooLargeError(Exception):
-    """Streams have more bytes than may be in memory."""
 
 
 @dataclass(slots=True)
@@ -47,11 +43,11 @@ class MemoryRoom:
     def take(self, size: int) -> None:
         """
         Raises:
-            TooLargeError: that many aren't left.
+            UncutError: that many aren't left.
         """
         self.left -= size
         if self.left < 0:
-            raise TooLargeError
+            raise UncutError
 
 
 @dataclass(slots=True)
@@ -103,7 +99,7 @@ class Stream:
         chunks = tuple(codec.compressed_chunks(data, kind, block_size))
         made = Stream(chunks, kind, block_size, "what was just compressed")
         if made.contents != [data[at : at + block_size] for at in range(0, len(data), block_size)]:
-            raise VerificationError(Reason.VERIFICATION_FAILED, f"{kind.name} didn't keep {len(data)} bytes")
+            raise VerificationError(f"{kind.name} didn't keep {len(data)} bytes")
         return made
 
     @property
@@ -143,7 +139,7 @@ class Stream:
         Raises:
             CorruptFileError: the chunk is invalid.
             ValueError: it isn't as long as it must be.
-            TooLargeError: there is no room for it.
+            UncutError: there is no room for it.
         """
         found = self._contents.get(place)
         if found is None:
@@ -193,9 +189,7 @@ class Stream:
                 chunks.append(self.chunks[number])
         expected = self.starts[-1] + sum(len(edit.bytes) - (edit.end - edit.start) for edit in edits)
         if starts[-1] != expected:
-            raise VerificationError(
-                Reason.VERIFICATION_FAILED, f"{self.where} has {starts[-1]} bytes instead of {expected}"
-            )
+            raise VerificationError(f"{self.where} has {starts[-1]} bytes instead of {expected}")
         return Stream(tuple(chunks), self.kind, self.block_size, self.where, self.room, contents, starts)
 
     def positions(self, offsets: Sequence[int]) -> list[tuple[int, ...]]:

@@ -14,11 +14,10 @@ from google.protobuf.message import DecodeError
 from isal import isal_zlib
 
 from compactor.handles import PiecesReader, RandomReader
-from compactor.orc.cutting.columns import Column, UnknownEncodingError, ValueCut, cut_column
+from compactor.orc.cutting.columns import Column, ValueCut, cut_column
 from compactor.orc.cutting.groups import Groups
-from compactor.orc.cutting.proof import DifferentError
-from compactor.orc.cutting.runs import MOST_VALUES
-from compactor.orc.cutting.streams import MemoryRoom, Stream, TooLargeError
+from compactor.orc.cutting.runs import MOST_VALUES, UncutError
+from compactor.orc.cutting.streams import MemoryRoom, Stream
 from compactor.orc.events.keys import stripe_bounds
 from compactor.orc.format import codec
 from compactor.orc.format.key_columns import KeyColumns
@@ -123,7 +122,7 @@ def cut(
         return None
     try:
         return _cut(reader, tail, index, kept, keys)
-    except (UnknownEncodingError, DifferentError, TooLargeError, *_CONTRADICTIONS):
+    except (UncutError, *_CONTRADICTIONS):
         return None
 
 
@@ -143,7 +142,7 @@ def _cut(
         column = Column(tail.footer.types[number], footer.columns[number], of_column)
         cut_column(column, rows)
         if len(were[number]) != -(-len(kept) // tail.stride):
-            raise UnknownEncodingError
+            raise UncutError
         if keys is not None and number in _KEYS:
             found = groups.exact(keys.columns[number - 1][kept])
         else:
@@ -186,15 +185,15 @@ def _read(
             try:
                 said.ParseFromString(read.data)
             except DecodeError as error:
-                raise UnknownEncodingError from error
+                raise UncutError from error
             were[stream.column] = [entry.statistics for entry in said.entries]
         elif stream.kind not in _DATA or (stream.column, stream.kind) in found:
-            raise UnknownEncodingError
+            raise UncutError
         else:
             found[stream.column, stream.kind] = read
     known = set(range(len(tail.footer.types)))
     if at > len(data) or set(were) != known or not {column for column, _ in found} <= known:
-        raise UnknownEncodingError
+        raise UncutError
     return found, were
 
 

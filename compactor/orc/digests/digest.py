@@ -73,7 +73,7 @@ NO_DIGEST: Final = Digest()
 def differences(row: HiveType, expected: Digest, found: Digest) -> list[str]:
     """Where the digests of two sets of rows of one type differ: `rows`, `keys`, paths of columns."""
     different = [name for name in ("rows", "keys") if getattr(expected, name) != getattr(found, name)]
-    nothing = (0,) * sum(1 for _ in row.walk())
+    nothing = (0,) * row.columns
     pairs = zip(column_paths(row), expected.columns or nothing, found.columns or nothing, strict=True)
     return different + [path for path, one, two in pairs if path and one != two]
 
@@ -109,8 +109,8 @@ class Digester:
     """
 
     def __init__(self, row: HiveType) -> None:
-        self._row = _Node.of(row)
-        self._sums = [0] * sum(1 for _ in row.walk())
+        self._row = row
+        self._sums = [0] * row.columns
         self._zone = np.uint64(0)
         self._rows = self._keys = 0
 
@@ -132,18 +132,20 @@ class Digester:
         bound = key_hashes(keys)
         self._rows += len(keys) if kept is None else int(kept.sum())
         self._keys = (self._keys + _sum(mixed(bound ^ keys.current.view(np.uint64)), kept)) % _WRAP
-        self._add(self._row, values, bound, kept, None)
+        self._add(self._row, 0, values, bound, kept, None)
 
     def _collect(self, column: int, hashes: Lanes, alive: Bools | None, owners: Owners | None) -> None:  # noqa: ARG002 - sums ask for no rows
         self._sums[column] = (self._sums[column] + _sum(hashes, alive)) % _WRAP
 
-    def _add(self, node: "_Node", values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None) -> None:
+    def _add(  # noqa: PLR0917 - a column, its values, and what they belong to
+        self, node: HiveType, column: int, values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None
+    ) -> None:
         """
         Add the live values of one column, which are neither dropped with their row nor inside a NULL; then those of the
         columns inside.
         """
         valid = None if not values.null_count else values.is_valid().to_numpy(zero_copy_only=False)
-        hashed = node.hashed(values)
+        hashed = _hashed(node.kind, values)
         if node.kind in TIMESTAMPS:
             hashed = hashed + (self._zone << np.uint64(32))
         if valid is not None:
@@ -151,28 +153,24 @@ class Digester:
             alive_inside = valid if alive is None else valid & alive
         else:
             alive_inside = alive
-        self._collect(node.column, mixed(hashed ^ bound), alive, owners)
+        self._collect(column, mixed(hashed ^ bound), alive, owners)
         match node.kind:
             case Kind.STRUCT:
-                for number, child in enumerate(node.children):
-                    self._add(child, values.field(number), bound, alive_inside, owners)
+                for number, (below, child) in enumerate(node.inside(column)):
+                    self._add(child, below, values.field(number), bound, alive_inside, owners)
             case Kind.LIST | Kind.MAP:
-                self._add_items(node, values, bound, alive_inside, owners)
+                self._add_items(node, column, values, bound, alive_inside, owners)
             case Kind.UNION:
                 tags = _tags(values)
-                for number, child in enumerate(node.children):
-                    chosen = tags == number
-                    self._add(
-                        child,
-                        values.field(number),
-                        bound,
-                        chosen if alive_inside is None else chosen & alive_inside,
-                        owners,
-                    )
+                for number, (below, child) in enumerate(node.inside(column)):
+                    chosen = tags == number if alive_inside is None else (tags == number) & alive_inside
+                    self._add(child, below, values.field(number), bound, chosen, owners)
             case _:
                 pass
 
-    def _add_items(self, node: "_Node", values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None) -> None:
+    def _add_items(  # noqa: PLR0917 - as `_add`
+        self, node: HiveType, column: int, values: Any, bound: Lanes, alive: Bools | None, owners: Owners | None
+    ) -> None:
         """Add items of lists or entries of maps, bound to their row and to their place."""
         offsets = values.offsets.to_numpy()
         start, lengths = int(offsets[0]), np.diff(offsets)
@@ -181,10 +179,9 @@ class Digester:
         inner = mixed(np.repeat(bound, lengths) ^ ((places.view(np.uint64) + np.uint64(1)) * _PLACE))
         inside = None if alive is None else np.repeat(alive, lengths)
         children = (values.values,) if node.kind is Kind.LIST else (values.keys, values.items)
-        for child, items in zip(node.children, children, strict=True):
-            self._add(
-                child, items.slice(start, count), inner, inside, None if owners is None else np.repeat(owners, lengths)
-            )
+        owners = None if owners is None else np.repeat(owners, lengths)
+        for (below, child), items in zip(node.inside(column), children, strict=True):
+            self._add(child, below, items.slice(start, count), inner, inside, owners)
 
 
 class RowHashes(Digester):
@@ -197,7 +194,7 @@ class RowHashes(Digester):
         """
         self._zone = np.uint64(zlib.crc32(zone.encode()))
         self._table = np.zeros((len(self._sums), len(keys)), np.uint64)
-        self._add(self._row, values, key_hashes(keys), None, np.arange(len(keys)))
+        self._add(self._row, 0, values, key_hashes(keys), None, np.arange(len(keys)))
         return self._table
 
     def _collect(self, column: int, hashes: Lanes, alive: Bools | None, owners: Owners | None) -> None:
@@ -207,50 +204,33 @@ class RowHashes(Digester):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A column: its number and how its own values are hashed."""
-
-    kind: Kind
-    column: int
-    children: tuple["_Node", ...]
-
-    @staticmethod
-    def of(node: HiveType, column: int = 0) -> "_Node":
-        children = []
-        below = column + 1
-        for child in node.children:
-            children.append(_Node.of(child, below))
-            below += sum(1 for _ in child.walk())
-        return _Node(node.kind, column, tuple(children))
-
-    def hashed(self, values: Any) -> Lanes:
-        """A hash of each value, without the values inside it; arbitrary where the value is NULL."""
-        count = len(values)
-        if self.kind in _FIXED:
-            return _fixed(values, _FIXED[self.kind])
-        match self.kind:
-            case Kind.STRING | Kind.VARCHAR | Kind.CHAR | Kind.BINARY:
-                _, offsets, data = values.buffers()
-                ends = (
-                    np.frombuffer(offsets, np.int32, count + 1, values.offset * 4).astype(np.int64)
-                    if offsets
-                    else np.zeros(count + 1, np.int64)
-                )
-                return hash_bytes(ends, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
-            case Kind.DECIMAL:
-                words = np.frombuffer(values.buffers()[1], np.uint64, 2 * count, values.offset * 16).reshape(count, 2)
-                return hash_wide(words[:, 0], words[:, 1])
-            case Kind.BOOLEAN:
-                found: Lanes = values.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
-                return found
-            case Kind.LIST | Kind.MAP:
-                lengths: Lanes = np.diff(values.offsets.to_numpy()).astype(np.uint64)
-                return lengths
-            case Kind.UNION:
-                return _tags(values).astype(np.uint64)
-            case _:
-                return np.zeros(count, np.uint64)
+def _hashed(kind: Kind, values: Any) -> Lanes:
+    """A hash of each value, without the values inside it; arbitrary where the value is NULL."""
+    count = len(values)
+    if kind in _FIXED:
+        return _fixed(values, _FIXED[kind])
+    match kind:
+        case Kind.STRING | Kind.VARCHAR | Kind.CHAR | Kind.BINARY:
+            _, offsets, data = values.buffers()
+            ends = (
+                np.frombuffer(offsets, np.int32, count + 1, values.offset * 4).astype(np.int64)
+                if offsets
+                else np.zeros(count + 1, np.int64)
+            )
+            return hash_bytes(ends, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
+        case Kind.DECIMAL:
+            words = np.frombuffer(values.buffers()[1], np.uint64, 2 * count, values.offset * 16).reshape(count, 2)
+            return hash_wide(words[:, 0], words[:, 1])
+        case Kind.BOOLEAN:
+            found: Lanes = values.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
+            return found
+        case Kind.LIST | Kind.MAP:
+            lengths: Lanes = np.diff(values.offsets.to_numpy()).astype(np.uint64)
+            return lengths
+        case Kind.UNION:
+            return _tags(values).astype(np.uint64)
+        case _:
+            return np.zeros(count, np.uint64)
 
 
 def _tags(values: Any) -> npt.NDArray[np.int8]:

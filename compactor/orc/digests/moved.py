@@ -16,36 +16,36 @@ from compactor.acid.types import HiveType, Kind
 from compactor.errors import VerificationError
 from compactor.orc.digests.digest import Digester, column_paths
 from compactor.orc.format.key_columns import KeyColumns
-from compactor.reasons import Reason
 
 _INTEGERS: Final = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _TEXTS: Final = (Kind.STRING, Kind.VARCHAR)
 _NOTHING: Final = HiveType(Kind.BYTE)
 
 
-class SourceIds:
+def source_ids(file: HiveType, table: HiveType, rule: ColumnRule) -> list[int | None]:
     """
     For each column id of a table's rows the column id of the file that readers take for it, or None; 0 is the row itself.
 
     Args:
         file, table: the structs of their columns.
     """
+    found: list[int | None] = [None] * table.columns
 
-    def __init__(self, file: HiveType, table: HiveType, rule: ColumnRule) -> None:
-        self.of: list[int | None] = [None] * _count(table)
-        self._match(file, 0, table, 0, 1 if rule is ColumnRule.POSITION or nameless(file) else 0)
-
-    def _match(self, file: HiveType, file_id: int, table: HiveType, table_id: int, levels: int) -> None:
-        self.of[table_id] = file_id
-        if file.kind is not table.kind:
+    def match(source: HiveType, source_id: int, target: HiveType, target_id: int, *, by_place: bool) -> None:
+        found[target_id] = source_id
+        if source.kind is not target.kind:
             return
-        theirs, ours = _ids(file, file_id), _ids(table, table_id)
-        for number, child in enumerate(table.children):
+        theirs = source.inside(source_id)
+        for number, (column, child) in enumerate(target.inside(target_id)):
             place: int | None = number
-            if file.kind is Kind.STRUCT and not levels:
-                place = next((at for at, name in enumerate(file.names) if name == table.names[number]), None)
-            if place is not None and place < len(file.children):
-                self._match(file.children[place], theirs[place], child, ours[number], 0)
+            if source.kind is Kind.STRUCT and not by_place:
+                place = next((at for at, name in enumerate(source.names) if name == target.names[number]), None)
+            if place is not None and place < len(theirs):
+                below, taken = theirs[place]
+                match(taken, below, child, column, by_place=False)
+
+    match(file, 0, table, 0, by_place=rule is ColumnRule.POSITION or nameless(file))
+    return found
 
 
 class MovedValues:
@@ -58,13 +58,13 @@ class MovedValues:
 
     def __init__(self, file: HiveType, table: HiveType, rule: ColumnRule, name: str) -> None:
         self._table, self._name = table, name
-        self._nothing = _count(file)
+        self._nothing = file.columns
         with_nothing = HiveType(Kind.STRUCT, (*file.children, _NOTHING), (*file.names, "nothing"))
         self._before, self._after = Digester(with_nothing), Digester(table)
         file_nodes, table_nodes = list(file.walk()), list(table.walk())
-        top = set(_ids(table, 0))
+        top = {column for column, _ in table.inside(0)}
         self._pairs: list[tuple[int, int]] = []
-        for column, source in enumerate(SourceIds(file, table, rule).of):
+        for column, source in enumerate(source_ids(file, table, rule)):
             if column and source is not None and _alike(file_nodes[source], table_nodes[column]):
                 self._pairs.append((column, source))
             elif column in top and source is None:
@@ -86,8 +86,7 @@ class MovedValues:
         paths = list(column_paths(self._table))
         if wrong := [paths[column] for column, source in self._pairs if ours[column] != theirs[source]]:
             raise VerificationError(
-                Reason.VERIFICATION_FAILED,
-                f"{self._name}: {', '.join(wrong)} would hold other values than the table's readers take from the file",
+                f"{self._name}: {', '.join(wrong)} would hold other values than the table's readers take from the file"
             )
 
 
@@ -98,16 +97,3 @@ def _alike(one: HiveType, other: HiveType) -> bool:
             one.kind is Kind.VARCHAR
         )
     return any(one.kind in kinds and other.kind in kinds for kinds in (_INTEGERS, _TEXTS))
-
-
-def _count(node: HiveType) -> int:
-    return sum(1 for _ in node.walk())
-
-
-def _ids(node: HiveType, column: int) -> list[int]:
-    """Column ids of a node's children."""
-    found, below = [], column + 1
-    for child in node.children:
-        found.append(below)
-        below += _count(child)
-    return found

@@ -10,35 +10,25 @@ Source: docs/orc.md; Hive's VectorizedOrcAcidRowBatchReader.ColumnizedDeleteEven
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compactor.acid.row_id import RowKey, decode_buckets
+from compactor.acid.row_id import Hit, RowKey, decode_buckets
 from compactor.errors import CorruptFileError
 from compactor.handles import RandomReader
 from compactor.orc.events.event_share import EVERYTHING, Share
 from compactor.orc.events.keys import DELETE, StripeBounds, read_keys
 from compactor.orc.format.key_columns import KeyColumns, search_keys
 from compactor.orc.format.tail import Tail
-from compactor.reasons import Reason
 
 IN_MEMORY_EVENTS: Final = 4_000_000
 _BLOCK: Final = 1 << 18
 _NOTHING: Final = np.empty(0, np.int64)
 _COLUMNS: Final = (("write_id", np.int64), ("bucket", np.int32), ("row_id", np.int64), ("current", np.int64))
 Array = npt.NDArray[Any]
-
-
-class DeleteHit(StrEnum):
-    """Whether delete events hit rows of a stripe: certainly not, possibly, certainly."""
-
-    NONE = "none"
-    POSSIBLE = "possible"
-    CERTAIN = "certain"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +83,19 @@ class DeleteEvents:
     def __len__(self) -> int:
         return len(self.row_id)
 
+    @property
+    def _columns(self) -> tuple[Array, ...]:
+        return self.write_id, self.bucket, self.row_id, self.current
+
+    def part(self, part: slice) -> "DeleteEvents":
+        """Some of the events that follow each other, where they are."""
+        return DeleteEvents(*(column[part] for column in self._columns))
+
+    def keys(self, part: slice) -> KeyColumns:
+        """Some of the events as key columns."""
+        write_id, bucket, row_id, current = (np.asarray(column[part]) for column in self._columns)
+        return KeyColumns(np.full(len(row_id), DELETE, np.int32), write_id, bucket, row_id, current)
+
     def select(self, chosen: npt.NDArray[np.bool_]) -> "DeleteEvents":
         """
         The events that a mask chooses. They stay on disk where these events are on disk, so that a bucket's share of
@@ -100,13 +103,12 @@ class DeleteEvents:
         """
         if chosen.all():
             return self
-        columns: list[Array] = [self.write_id, self.bucket, self.row_id, self.current]
         if not isinstance(self.row_id, np.memmap) or not chosen.any():
-            return DeleteEvents(*(column[chosen] for column in columns))
+            return DeleteEvents(*(column[chosen] for column in self._columns))
         writer = _RunWriter(None)
         for start in range(0, len(self), _BLOCK):
             part = slice(start, start + _BLOCK)
-            writer.append([column[part][chosen[part]] for column in columns])
+            writer.append([column[part][chosen[part]] for column in self._columns])
         return DeleteEvents(*writer.finish())
 
     def buckets(self) -> tuple[int, ...]:
@@ -119,16 +121,7 @@ class DeleteEvents:
     def blocks(self, rows: int = _BLOCK) -> Iterator[KeyColumns]:
         """The events as key columns, at most `rows` at a time."""
         for start in range(0, len(self), rows):
-            part = slice(start, start + rows)
-            row_id = np.asarray(self.row_id[part])
-            operation = np.full(len(row_id), DELETE, np.int32)
-            yield KeyColumns(
-                operation,
-                np.asarray(self.write_id[part]),
-                np.asarray(self.bucket[part]),
-                row_id,
-                np.asarray(self.current[part]),
-            )
+            yield self.keys(slice(start, start + rows))
 
     def between(self, first: RowKey, last: RowKey) -> tuple[int, int]:
         """Positions [start, stop) of the events whose keys lie between two keys, both included."""
@@ -137,7 +130,7 @@ class DeleteEvents:
         stop = int(search_keys(self, needles, after=True)[1])
         return start, max(start, stop)
 
-    def hit(self, bounds: StripeBounds) -> DeleteHit:
+    def hit(self, bounds: StripeBounds) -> Hit:
         """
         Whether a row of a stripe is deleted, as far as the stripe's bounds tell.
 
@@ -145,7 +138,7 @@ class DeleteEvents:
         stripe without gaps.
         """
         start, stop = self.between(bounds.first, bounds.last)
-        found = DeleteHit.NONE
+        found = Hit.NONE
         gapless = bounds.exact and bounds.last.row_id - bounds.first.row_id + 1 == bounds.rows
         for at in range(start, stop, _BLOCK):
             part = slice(at, min(stop, at + _BLOCK))
@@ -157,8 +150,8 @@ class DeleteEvents:
                 continue
             ends = (row_id == bounds.first.row_id) | (row_id == bounds.last.row_id)
             if gapless or (bounds.exact and (inside & ends).any()):
-                return DeleteHit.CERTAIN
-            found = DeleteHit.POSSIBLE
+                return Hit.CERTAIN
+            found = Hit.POSSIBLE
         return found
 
     def mask(self, keys: KeyColumns) -> npt.NDArray[np.bool_]:
@@ -176,21 +169,11 @@ class DeleteEvents:
             return deleted
         start, stop = self.between(keys.key(0), keys.key(-1))
         if stop - start > len(keys):
-            events = DeleteEvents(
-                self.write_id[start:stop], self.bucket[start:stop], self.row_id[start:stop], self.current[start:stop]
-            )
+            events = self.part(slice(start, stop))
             at = np.minimum(search_keys(events, keys), len(events) - 1)
             return _equal(events, at, keys)
         for begin in range(start, stop, _BLOCK):
-            part = slice(begin, min(stop, begin + _BLOCK))
-            row_id = np.asarray(self.row_id[part])
-            wanted = KeyColumns(
-                np.empty(len(row_id), np.int32),
-                np.asarray(self.write_id[part]),
-                np.asarray(self.bucket[part]),
-                row_id,
-                row_id,
-            )
+            wanted = self.keys(slice(begin, min(stop, begin + _BLOCK)))
             at = np.minimum(search_keys(keys, wanted), len(keys) - 1)
             deleted[at[_equal(keys, at, wanted)]] = True
         return deleted
@@ -219,9 +202,7 @@ def read_events(
                 continue
             for keys in read_keys(reader, tail, stripe):
                 if (keys.operation != DELETE).any():
-                    raise CorruptFileError(
-                        Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events"
-                    )
+                    raise CorruptFileError(f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events")
                 valid = visible(keys, aborted, high_watermark)
                 yield share().of(keys if valid.all() else keys.select(valid))
 

@@ -15,7 +15,6 @@ from compactor.acid.row_id import RowKey
 from compactor.handles import RandomReader
 from compactor.orc.events.deletes import DeleteEvents, read_events
 from compactor.orc.events.event_share import EVERYTHING, Share
-from compactor.orc.events.keys import DELETE
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.tail import Tail
 
@@ -46,7 +45,7 @@ def event_windows(
         yield window
         if len(window) < most:
             return
-        end = _key(window, -1)
+        end = _last_key(window)
         share = replace(share, first=RowKey(end.write_id, end.bucket, end.row_id + 1))
 
 
@@ -67,25 +66,18 @@ class _Smallest:
         self._parts.append(keys)
         self._count += len(keys)
         if self._count > self._most + max(self._most // 2, 1):
-            self._shrink()
+            self.finish()
 
     def finish(self) -> DeleteEvents:
-        return self._shrink()
-
-    def _shrink(self) -> DeleteEvents:
+        """The events that are left."""
         events = DeleteEvents.of(KeyColumns.concat(self._parts))
         if len(events) >= self._most:
-            part = slice(0, self._most)
-            events = DeleteEvents(events.write_id[part], events.bucket[part], events.row_id[part], events.current[part])
-            self._share = replace(self._share, last=_key(events, -1))
-        self._parts = [
-            KeyColumns(
-                np.full(len(events), DELETE, np.int32), events.write_id, events.bucket, events.row_id, events.current
-            )
-        ]
+            events = events.part(slice(0, self._most))
+            self._share = replace(self._share, last=_last_key(events))
+        self._parts = [events.keys(slice(None))]
         self._count = len(events)
         return events
 
 
-def _key(events: DeleteEvents, position: int) -> RowKey:
-    return RowKey(int(events.write_id[position]), int(events.bucket[position]), int(events.row_id[position]))
+def _last_key(events: DeleteEvents) -> RowKey:
+    return events.keys(slice(-1, None)).key(0)

@@ -59,7 +59,7 @@ def read_keys(reader: RandomReader, tail: Tail, stripe: int, rows: int = BATCH_R
             stripe's statistics (raised after the last batch).
     """
     if not tail.is_acid:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
+        raise CorruptFileError(f"{tail.name} isn't a full-ACID file: its columns are {tail.tree}")
     seen = DecodedKeys(tail, stripe)
     for batch in read_batches(reader, tail, stripe, _KEY_COLUMNS, rows=rows):
         keys = key_columns(batch, tail.name, stripe)
@@ -77,18 +77,8 @@ def key_columns(batch: Any, name: str, stripe: int) -> KeyColumns:
     """
     columns = [batch.column(column - 1) for column in _KEY_COLUMNS]
     if any(column.null_count for column in columns):
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{name}: stripe {stripe + 1} has NULL in an ACID column")
+        raise CorruptFileError(f"{name}: stripe {stripe + 1} has NULL in an ACID column")
     return KeyColumns(*(column.to_numpy(zero_copy_only=False) for column in columns))
-
-
-def parse_key_index(tail: Tail) -> list[RowKey] | None:
-    """
-    The last key of each stripe, as the writer recorded it in the file; None where the record is missing or impossible
-    (HIVE-18817 left entries out).
-
-    Source: Hive's OrcRecordUpdater.parseKeyIndex.
-    """
-    return tail.key_index
 
 
 def format_key_index(keys: Sequence[RowKey]) -> bytes:
@@ -126,7 +116,7 @@ def stripe_bounds(tail: Tail, index: int) -> StripeBounds | None:
     first = RowKey(write_id[0], bucket[0], row_id[0])
     last = RowKey(write_id[1], bucket[1], row_id[1])
     exact = write_id[0] == write_id[1] and bucket[0] == bucket[1]
-    noted = parse_key_index(tail)
+    noted = tail.key_index
     if not exact and noted is not None and first <= noted[index] <= last:
         last = noted[index]
         if index and noted[index - 1] >= first:
@@ -145,7 +135,7 @@ def last_key(reader: RandomReader, tail: Tail, index: int) -> RowKey:
     Raises:
         RefusedError: the stripe has no rows.
     """
-    noted = parse_key_index(tail)
+    noted = tail.key_index
     bounds = stripe_bounds(tail, index)
     if bounds is not None and bounds.exact:
         return bounds.last

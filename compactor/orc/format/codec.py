@@ -100,13 +100,11 @@ def chunks(data: bytes | memoryview, where: str) -> Iterator[bytes | memoryview]
     at = 0
     while at < len(data):
         if at + HEADER > len(data):
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{where}: compressed section ends inside a chunk header at byte {at}"
-            )
+            raise CorruptFileError(f"{where}: compressed section ends inside a chunk header at byte {at}")
         end = at + HEADER + (int.from_bytes(data[at : at + HEADER], "little") >> 1)
         if end > len(data):
             message = f"{where}: chunk at byte {at} needs {end - at - HEADER} bytes, {len(data) - at - HEADER} are left"
-            raise CorruptFileError(Reason.CORRUPT_FILE, message)
+            raise CorruptFileError(message)
         yield data[at:end]
         at = end
 
@@ -175,13 +173,9 @@ def _decompress_chunk(chunk: bytes | memoryview, kind: Compression, block_size: 
             whole = size <= block_size
             raw = pa.Codec(_ARROW_NAMES[kind]).decompress(chunk, size, asbytes=True) if whole else b""
     except (_INVALID, OSError, pa.ArrowException, IndexError) as error:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{where}: not {kind.name} data ({str(error).splitlines()[0]})"
-        ) from error
+        raise CorruptFileError(f"{where}: not {kind.name} data ({str(error).splitlines()[0]})") from error
     if not whole:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{where}: is incomplete or grows beyond the block size of {block_size} bytes"
-        )
+        raise CorruptFileError(f"{where}: is incomplete or grows beyond the block size of {block_size} bytes")
     return raw
 
 

@@ -1,12 +1,11 @@
 """Converts between ORC's flat list of types and the tree that it encodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from compactor.acid.types import ACID_NAMES, HiveType, Kind
 from compactor.errors import CorruptFileError
 from compactor.orc.format.proto import orc_pb2 as pb
-from compactor.reasons import Reason
 
 
 def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
@@ -21,9 +20,9 @@ def tree_of(types: Sequence[pb.Type], where: str) -> HiveType:
     try:
         return _tree(pb.Footer(types=types).SerializeToString())
     except ValueError as error:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: {error}") from None
+        raise CorruptFileError(f"{where}: {error}") from None
     except RecursionError:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: its types are nested too deep") from None
+        raise CorruptFileError(f"{where}: its types are nested too deep") from None
 
 
 @lru_cache(maxsize=64)
@@ -107,8 +106,3 @@ def same_layout(one: HiveType, other: HiveType, *, names: bool) -> bool:
     if names and one.names != other.names:
         return False
     return all(same_layout(left, right, names=True) for left, right in zip(one.children, other.children, strict=True))
-
-
-def column_ids(tree: HiveType) -> Iterator[tuple[int, HiveType]]:
-    """Each column id with its type."""
-    return enumerate(tree.walk())

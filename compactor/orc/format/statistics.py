@@ -10,9 +10,9 @@ RecordReaderImpl.getValueRange.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation, localcontext
-from typing import Final
+from typing import Any, Final
 
 from compactor.acid.types import Kind
 from compactor.orc.format.proto import orc_pb2 as pb
@@ -40,6 +40,18 @@ _DETAIL: Final = {
     Kind.LIST: "collections",
     Kind.MAP: "collections",
 }
+_EMPTY: Final = {
+    "integers": pb.ColumnStatistics(integers=pb.IntegerStatistics(sum=0)),
+    "doubles": pb.ColumnStatistics(doubles=pb.DoubleStatistics(sum=0.0)),
+    "strings": pb.ColumnStatistics(strings=pb.StringStatistics(sum=0)),
+    "buckets": pb.ColumnStatistics(buckets=pb.BucketStatistics(count=[0])),
+    "decimals": pb.ColumnStatistics(decimals=pb.DecimalStatistics(sum="0")),
+    "binaries": pb.ColumnStatistics(binaries=pb.BinaryStatistics(sum=0)),
+    "dates": pb.ColumnStatistics(dates=pb.DateStatistics()),
+    "timestamps": pb.ColumnStatistics(timestamps=pb.TimestampStatistics()),
+    "collections": pb.ColumnStatistics(collections=pb.CollectionStatistics(total=0)),
+}
+"""Of a column of NULLs only, or without rows: readers still expect the message of the column's kind."""
 
 
 _WIDTHS: Final = {
@@ -63,7 +75,7 @@ def value_bytes(tail: Tail, index: int) -> int:
     if columns is None:
         return 0
     kinds = [node.kind for node in tail.tree.walk()]
-    first = len(kinds) - sum(1 for _ in tail.row_tree.walk())
+    first = len(kinds) - tail.row_tree.columns
     return sum(
         found.number_of_values * _WIDTHS[kind] + max(0, found.strings.sum) + max(0, found.binaries.sum)
         for kind, found in zip(kinds[first:], columns[first:], strict=True)
@@ -97,59 +109,17 @@ def merge_column(parts: Sequence[pb.ColumnStatistics], kind: Kind) -> pb.ColumnS
     if parts and all(part.HasField("bytes_on_disk") for part in parts):
         merged.bytes_on_disk = sum(part.bytes_on_disk for part in parts)
     detail = _DETAIL.get(kind)
-    filled = [part for part in parts if part.number_of_values]
     if detail is None:
         return merged
+    filled = [part for part in parts if part.number_of_values]
     if not filled:
-        _set_empty(merged, detail)
-    elif not all(part.HasField(detail) for part in filled) or not _merge_detail(merged, detail, filled):  # type: ignore[arg-type]  # detail is one of the message's names
+        merged.MergeFrom(_EMPTY[detail])
+        return merged
+    details = [getattr(part, detail) for part in filled]
+    whole = all(part.HasField(detail) for part in filled)  # type: ignore[arg-type]  # detail is one of the message's names
+    if not whole or not _MERGE[detail](getattr(merged, detail), details):
         merged.ClearField(detail)  # type: ignore[arg-type]
     return merged
-
-
-def _set_empty(merged: pb.ColumnStatistics, detail: str) -> None:
-    """A column of NULLs only, or without rows: readers still expect the message of the column's kind."""
-    match detail:
-        case "integers":
-            merged.integers.sum = 0
-        case "doubles":
-            merged.doubles.sum = 0.0
-        case "strings":
-            merged.strings.sum = 0
-        case "buckets":
-            merged.buckets.count.append(0)
-        case "decimals":
-            merged.decimals.sum = "0"
-        case "binaries":
-            merged.binaries.sum = 0
-        case "dates":
-            merged.dates.SetInParent()
-        case "timestamps":
-            merged.timestamps.SetInParent()
-        case _:
-            merged.collections.total = 0
-
-
-def _merge_detail(merged: pb.ColumnStatistics, detail: str, filled: Sequence[pb.ColumnStatistics]) -> bool:
-    match detail:
-        case "integers":
-            return _integers(merged.integers, [part.integers for part in filled])
-        case "doubles":
-            return _doubles(merged.doubles, [part.doubles for part in filled])
-        case "strings":
-            return _strings(merged.strings, [part.strings for part in filled])
-        case "buckets":
-            return _buckets(merged.buckets, [part.buckets for part in filled])
-        case "decimals":
-            return _decimals(merged.decimals, [part.decimals for part in filled])
-        case "dates":
-            return _dates(merged.dates, [part.dates for part in filled])
-        case "binaries":
-            return _binaries(merged.binaries, [part.binaries for part in filled])
-        case "timestamps":
-            return _timestamps(merged.timestamps, [part.timestamps for part in filled])
-        case _:
-            return _collections(merged.collections, [part.collections for part in filled])
 
 
 def _integers(merged: pb.IntegerStatistics, parts: Sequence[pb.IntegerStatistics]) -> bool:
@@ -247,3 +217,17 @@ def _collections(merged: pb.CollectionStatistics, parts: Sequence[pb.CollectionS
     merged.minimum, merged.maximum = min(part.minimum for part in parts), max(part.maximum for part in parts)
     merged.total = sum(part.total for part in parts)
     return all(part.HasField("minimum") and part.HasField("maximum") and part.HasField("total") for part in parts)
+
+
+_MERGE: Final[Mapping[str, Callable[[Any, Sequence[Any]], bool]]] = {
+    "integers": _integers,
+    "doubles": _doubles,
+    "strings": _strings,
+    "buckets": _buckets,
+    "decimals": _decimals,
+    "dates": _dates,
+    "binaries": _binaries,
+    "timestamps": _timestamps,
+    "collections": _collections,
+}
+"""How the message of each kind of detail is filled from those of the parts; False: they aren't complete."""

@@ -16,9 +16,7 @@ from compactor.errors import CorruptFileError
 from compactor.handles import MemoryReader, RandomReader
 from compactor.orc.format import codec
 from compactor.orc.format.proto import orc_pb2 as pb
-from compactor.orc.format.schema import column_ids
 from compactor.orc.format.tail import LONGEST_METADATA, MAGIC, Tail, read_stripe_footer
-from compactor.reasons import Reason
 
 UTC: Final = "GMT"
 """The C++ library's name of UTC, the one zone that needs no rules."""
@@ -45,7 +43,7 @@ _ROW_INDEX: Final = 6
 
 def timestamp_columns(tree: HiveType) -> list[int]:
     """Column ids of a file's timestamps, of both kinds and at any depth."""
-    return [column for column, node in column_ids(tree) if node.kind in TIMESTAMPS]
+    return [column for column, node in enumerate(tree.walk()) if node.kind in TIMESTAMPS]
 
 
 def stripe_zone(reader: RandomReader, tail: Tail, stripe: int) -> str:
@@ -69,7 +67,7 @@ def zone_of(tail: Tail, footer: pb.StripeFooter) -> str:
         return UTC
     said = footer.writer_timezone
     if not isinstance(said, str):  # protobuf returns a name that isn't UTF-8 as bytes
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} names a time zone that isn't UTF-8: {said!r}")
+        raise CorruptFileError(f"{tail.name} names a time zone that isn't UTF-8: {said!r}")
     return UTC if said in _NAMES_OF_UTC else said
 
 

@@ -45,18 +45,12 @@ def arrow_type(node: HiveType, column: int) -> Any:
         return _PLAIN[node.kind]
     if node.kind is Kind.DECIMAL:
         return pa.decimal128(node.precision, node.scale)
-    children: list[Any] = []
-    ids: list[int] = []
-    below = column + 1
-    for child in node.children:
-        ids.append(below)
-        children.append(arrow_type(child, below))
-        below += sum(1 for _ in child.walk())
+    inside = node.inside(column)
+    children = [arrow_type(child, number) for number, child in inside]
     match node.kind:
         case Kind.STRUCT:
-            return pa.struct(
-                [pa.field(column_name(number), child) for number, child in zip(ids, children, strict=True)]
-            )
+            names = (column_name(number) for number, _ in inside)
+            return pa.struct([pa.field(name, child) for name, child in zip(names, children, strict=True)])
         case Kind.LIST:
             return pa.list_(pa.field("item", children[0]))
         case Kind.MAP:

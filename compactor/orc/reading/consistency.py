@@ -17,7 +17,6 @@ from compactor.errors import CorruptFileError
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import Tail
-from compactor.reasons import Reason
 
 _NAMES: Final = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction")
 _WRITE_ID, _BUCKET, _ROW_ID = 2, 3, 4
@@ -189,10 +188,8 @@ def _check_file(tail: Tail) -> None:
         summed = all(one.HasField("sum") for one in (whole, *noted))
         if (whole.minimum, whole.maximum) != (low, high) or (summed and whole.sum != sum(one.sum for one in noted)):
             what = f"{_NAMES[column - 1]} {whole.minimum} to {whole.maximum} in the file's statistics, {low} to {high} in those of its stripes"
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} contradicts itself: {what}; the file is damaged")
+            raise CorruptFileError(f"{tail.name} contradicts itself: {what}; the file is damaged")
 
 
 def _contradiction(tail: Tail, index: int, what: str) -> CorruptFileError:
-    return CorruptFileError(
-        Reason.CORRUPT_FILE, f"{tail.name} contradicts itself: stripe {index + 1} has {what}; the file is damaged"
-    )
+    return CorruptFileError(f"{tail.name} contradicts itself: stripe {index + 1} has {what}; the file is damaged")

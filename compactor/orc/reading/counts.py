@@ -15,7 +15,6 @@ import pyarrow as pa
 from compactor.errors import CorruptFileError
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import Tail
-from compactor.reasons import Reason
 
 _ROW: Final = 6
 """The struct of the table's columns in a full ACID file."""
@@ -77,7 +76,6 @@ class ValueCounts:
             noted = self._statistics[number] if self._statistics is not None else None
             if noted is not None and noted.number_of_values != count:
                 raise CorruptFileError(
-                    Reason.CORRUPT_FILE,
                     f"{self._tail.name} contradicts itself: stripe {self._stripe + 1} has {count} values of column "
                     f"{number}, where its statistics count {noted.number_of_values}; the file is damaged",
                 )

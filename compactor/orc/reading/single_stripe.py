@@ -9,10 +9,8 @@ Source: the ORC specification, "Stripes".
 """
 
 import io
-from bisect import bisect_right
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,7 +18,7 @@ from pyarrow import dataset
 
 from compactor.acid.types import Kind
 from compactor.errors import CorruptFileError
-from compactor.handles import PiecesReader, RandomReader, ReaderFile
+from compactor.handles import FileRange, PiecesReader, RandomReader, ReaderFile
 from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.proto import orc_pb2 as pb
@@ -28,7 +26,6 @@ from compactor.orc.format.statistics import value_bytes
 from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
 from compactor.orc.format.zones import TIMESTAMPS, UTC
 from compactor.orc.reading.counts import ValueCounts
-from compactor.reasons import Reason
 
 BATCH_ROWS: Final = 1 << 16
 _BATCH_BYTES: Final = 16 << 20
@@ -43,7 +40,7 @@ _IN_MEMORY: Final = 96 << 20
 _IN_MEMORY_TWICE: Final = 16 << 20
 _MOST_VALUES: Final = 1 << 31
 """Most values that a column can have in one batch of Arrow's."""
-Piece = bytes | tuple[int, int]
+Piece = bytes | FileRange
 
 
 def column_name(column: int) -> str:
@@ -80,23 +77,18 @@ def stripe_image(
     kept, types = _kept_columns(tail, columns), tail.footer.types
     place = {column: number for number, column in enumerate(kept)}
     taken: list[tuple[pb.Stream, Piece]] = []
-    for stream, piece in _taken(stripe, footer, place):
+    for stream, piece in _taken(reader, stripe, footer, place):
         zeros = without_seconds and stream.kind == _DATA_STREAM and types[stream.column].kind in TIMESTAMPS
         taken.append(
             (stream, _zeros(tail, index, stream.column, footer.columns[stream.column].kind) if zeros else piece)
         )
-    inflated = _inflated(reader, tail, [piece for _, piece in taken], _undecodable(tail, index))
-    kind = tail.compression if inflated is None else Compression.NONE
-    pieces: list[Piece] = [MAGIC, *([piece for _, piece in taken] if inflated is None else inflated)]
-    streams = [
-        pb.Stream(kind=stream.kind, column=place[stream.column], length=_length(piece))
-        for (stream, _), piece in zip(taken, pieces[1:], strict=True)
-    ]
-    data_length = sum(stream.length for stream in streams)
-    pieces.append(_image_end(tail, kind, kept, _footer_of(footer, kept, streams), stripe.number_of_rows, shift=shift))
-    if data_length > _IN_MEMORY:
-        return io.BufferedReader(ReaderFile(_Pieces(reader, _joined(pieces))), buffer_size=1 << 20)
-    return pa.py_buffer(b"".join(_bytes(reader, piece) for piece in pieces))
+    kind, pieces = _inflated(tail, [piece for _, piece in taken], _undecodable(tail, index))
+    said = [(stream, len(piece)) for (stream, _), piece in zip(taken, pieces, strict=True)]
+    packed, made = _stripe(tail, kind, kept, footer, said, rows=stripe.number_of_rows)
+    pieces = [MAGIC, *pieces, packed + _image_tail(tail, kind, kept, [made], shift)]
+    if made.data_length > _IN_MEMORY:
+        return io.BufferedReader(ReaderFile(PiecesReader(_joined(pieces), reader.name)), buffer_size=1 << 20)
+    return pa.py_buffer(b"".join(piece[:] for piece in pieces))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,37 +119,19 @@ def image_of_several(stripes: Sequence[FoundStripe], most: int) -> pa.Buffer:
     tail = stripes[0].tail
     kept = list(range(len(tail.footer.types)))
     places = dict(zip(kept, kept, strict=True))
-    kind, at = Compression.NONE, len(MAGIC)
-    pieces: list[bytes] = [MAGIC]
+    at, pieces = len(MAGIC), [MAGIC]
     made: list[pb.StripeInformation] = []
     for stripe in stripes:
-        reader, index = stripe.reader, stripe.index
-        taken = _taken(stripe.tail.stripes[index], stripe.footer, places)
-        found = _inflated(reader, stripe.tail, [piece for _, piece in taken], _undecodable(stripe.tail, index))
-        if found is None:
-            kind, found = tail.compression, [_read(reader, piece) for _, piece in taken]
-        streams = [
-            pb.Stream(kind=stream.kind, column=stream.column, length=len(data))
-            for (stream, _), data in zip(taken, found, strict=True)
-        ]
-        packed = codec.compress_section(
-            _footer_of(stripe.footer, kept, streams).SerializeToString(), kind, tail.block_size
-        )
-        made.append(
-            pb.StripeInformation(
-                offset=at,
-                index_length=0,
-                data_length=sum(map(len, found)),
-                footer_length=len(packed),
-                number_of_rows=stripe.rows,
-            )
-        )
-        pieces += [*found, packed]
-        at += made[-1].data_length + len(packed)
-        if at > most:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{stripe.tail.name}: small stripes hold more than {most} bytes together"
-            )
+        taken = _taken(stripe.reader, stripe.tail.stripes[stripe.index], stripe.footer, places)
+        where = _undecodable(stripe.tail, stripe.index)
+        kind, found = _inflated(stripe.tail, [piece for _, piece in taken], where)
+        said = [(stream, len(piece)) for (stream, _), piece in zip(taken, found, strict=True)]
+        packed, described = _stripe(tail, kind, kept, stripe.footer, said, rows=stripe.rows, at=at)
+        made.append(described)
+        pieces += [*(piece[:] for piece in found), packed]
+        at += described.data_length + len(packed)
+        if kind is Compression.ZLIB or at > most:  # ZLIB that isn't inflated is larger still
+            raise CorruptFileError(f"{stripe.tail.name}: small stripes hold more than {most} bytes together")
     return pa.py_buffer(b"".join([*pieces, _image_tail(tail, kind, kept, made, 0)]))
 
 
@@ -172,12 +146,10 @@ def image_of(
         streams: those of values, each with its pieces.
     """
     sizes = [sum(map(len, pieces)) for _, pieces in streams]
-    said = [
-        pb.Stream(kind=stream.kind, column=stream.column, length=size)
-        for (stream, _), size in zip(streams, sizes, strict=True)
-    ]
+    said = [(stream, size) for (stream, _), size in zip(streams, sizes, strict=True)]
     kept = list(range(len(tail.footer.types)))
-    end = _image_end(tail, Compression.NONE, kept, _footer_of(footer, kept, said), rows)
+    packed, made = _stripe(tail, Compression.NONE, kept, footer, said, rows=rows)
+    end = packed + _image_tail(tail, Compression.NONE, kept, [made], 0)
     pieces = [MAGIC, *(piece for _, found in streams for piece in found), end]
     if sum(sizes) > _IN_MEMORY_TWICE:
         return io.BufferedReader(ReaderFile(PiecesReader(pieces, tail.name)), buffer_size=1 << 20)
@@ -235,9 +207,9 @@ def batches_of(image: io.BufferedIOBase | pa.Buffer, expected: int, rows: int, w
                 yield batch
     except (pa.ArrowException, OSError) as error:
         said = [*str(error).strip().splitlines(), type(error).__name__][0]
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where} ({said})") from error
+        raise CorruptFileError(f"{where} ({said})") from error
     if seen != expected:
-        raise CorruptFileError(Reason.CORRUPT_FILE, f"{where}: it holds {seen} rows instead of {expected}")
+        raise CorruptFileError(f"{where}: it holds {seen} rows instead of {expected}")
 
 
 def batch_rows(tail: Tail, stripe: int) -> int:
@@ -266,13 +238,13 @@ def _kept_columns(tail: Tail, columns: Collection[int] | None) -> list[int]:
 
 
 def _taken(
-    stripe: pb.StripeInformation, footer: pb.StripeFooter, columns: Container[int]
-) -> list[tuple[pb.Stream, tuple[int, int]]]:
-    """The streams of some columns that hold values, with their places in the file."""
+    reader: RandomReader, stripe: pb.StripeInformation, footer: pb.StripeFooter, columns: Container[int]
+) -> list[tuple[pb.Stream, FileRange]]:
+    """The streams of some columns that hold values, with their bytes in the file."""
     taken, at = [], stripe.offset
     for stream in footer.streams:
         if stream.column in columns and not _FIRST_INDEX_STREAM <= stream.kind <= _LAST_INDEX_STREAM:
-            taken.append((stream, (at, stream.length)))
+            taken.append((stream, FileRange(reader, at, stream.length)))
         at += stream.length
     return taken
 
@@ -292,43 +264,58 @@ def _zeros(tail: Tail, index: int, column: int, encoding: int) -> bytes:
     return chunk * -(-runs // together)
 
 
-def _inflated(reader: RandomReader, tail: Tail, pieces: Sequence[Piece], where: str) -> list[bytes] | None:
+def _inflated(tail: Tail, pieces: Sequence[Piece], where: str) -> tuple[Compression, list[Piece]]:
     """
-    The streams of a stripe in ZLIB, decompressed here by ISA-L, in half the time that Arrow's reader takes. None: the
-    stripe has another compression, or would need too much memory.
+    The streams of a stripe, and their compression now: those in ZLIB are decompressed here by ISA-L, in half the time
+    that Arrow's reader takes, unless they would need too much memory.
     """
-    if tail.compression is not Compression.ZLIB or sum(map(_length, pieces)) > _IN_MEMORY:
-        return None
-    found, left = list[bytes](), _IN_MEMORY
+    as_they_are = tail.compression, list(pieces)
+    if tail.compression is not Compression.ZLIB or sum(map(len, pieces)) > _IN_MEMORY:
+        return as_they_are
+    found, left = list[Piece](), _IN_MEMORY
     for piece in pieces:
         chunks = []
-        for chunk in codec.decompressed_chunks(_bytes(reader, piece), tail.compression, tail.block_size, where):
+        for chunk in codec.decompressed_chunks(piece[:], tail.compression, tail.block_size, where):
             chunks.append(chunk)
             left -= len(chunk)
             if left < 0:
-                return None
+                return as_they_are
         found.append(b"".join(chunks))
-    return found
+    return Compression.NONE, found
 
 
-def _footer_of(footer: pb.StripeFooter, kept: list[int], streams: Sequence[pb.Stream]) -> pb.StripeFooter:
-    columns = [footer.columns[column] for column in kept]
-    return pb.StripeFooter(streams=streams, columns=columns, writer_timezone=UTC)
+def _stripe(
+    tail: Tail,
+    kind: Compression,
+    kept: list[int],
+    footer: pb.StripeFooter,
+    streams: Sequence[tuple[pb.Stream, int]],
+    *,
+    rows: int,
+    at: int = len(MAGIC),
+) -> tuple[bytes, pb.StripeInformation]:
+    """
+    What follows the streams of a stripe, and its description.
 
-
-def _image_end(
-    tail: Tail, kind: Compression, kept: list[int], footer: pb.StripeFooter, rows: int, *, shift: int = 0
-) -> bytes:
-    """All that follows the streams: the stripe's footer, and the file's."""
-    packed = codec.compress_section(footer.SerializeToString(), kind, tail.block_size)
-    information = pb.StripeInformation(
-        offset=len(MAGIC),
+    Args:
+        kept: its columns in the source, whose footer is `footer`.
+        streams: those of the source, with their lengths now.
+        at: where it begins.
+    """
+    place = {column: number for number, column in enumerate(kept)}
+    made = pb.StripeFooter(
+        streams=[pb.Stream(kind=stream.kind, column=place[stream.column], length=length) for stream, length in streams],
+        columns=[footer.columns[column] for column in kept],
+        writer_timezone=UTC,
+    )
+    packed = codec.compress_section(made.SerializeToString(), kind, tail.block_size)
+    return packed, pb.StripeInformation(
+        offset=at,
         index_length=0,
-        data_length=sum(stream.length for stream in footer.streams),
+        data_length=sum(length for _, length in streams),
         footer_length=len(packed),
         number_of_rows=rows,
     )
-    return packed + _image_tail(tail, kind, kept, [information], shift)
 
 
 def _image_tail(
@@ -364,56 +351,17 @@ def _image_tail(
     return packed + last + bytes([len(last)])
 
 
-def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     """The same pieces, with one range where two follow each other in the file."""
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else b""
-        if isinstance(piece, tuple) and isinstance(last, tuple) and sum(last) == piece[0]:
-            joined[-1] = (last[0], last[1] + piece[1])
+        if isinstance(piece, FileRange) and isinstance(last, FileRange) and last.offset + last.length == piece.offset:
+            joined[-1] = FileRange(last.reader, last.offset, last.length + piece.length)
         else:
             joined.append(piece)
     return joined
 
 
-def _length(piece: Piece) -> int:
-    return len(piece) if isinstance(piece, bytes) else piece[1]
-
-
-def _bytes(reader: RandomReader, piece: Piece) -> bytes:
-    return piece if isinstance(piece, bytes) else _read(reader, piece)
-
-
-def _read(reader: RandomReader, piece: tuple[int, int]) -> bytes:
-    data = reader.read_at(*piece)
-    if len(data) != piece[1]:
-        raise CorruptFileError(
-            Reason.CORRUPT_FILE, f"{reader.name} ended inside a stripe at byte {piece[0] + len(data)}"
-        )
-    return data
-
-
 def _undecodable(tail: Tail, index: int) -> str:
     return f"{tail.name}: stripe {index + 1} at byte {tail.stripes[index].offset} can't be decoded"
-
-
-class _Pieces:
-    """Bytes in memory and ranges of a reader, one after the other, as one readable file."""
-
-    def __init__(self, reader: RandomReader, pieces: Sequence[Piece]) -> None:
-        self.name = reader.name
-        self._reader, self._pieces = reader, pieces
-        self._starts = [0, *accumulate(map(_length, pieces))]
-        self.size = self._starts[-1]
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        found, end = [], min(self.size, offset + length)
-        place = bisect_right(self._starts, offset) - 1
-        while offset < end:
-            piece, first = self._pieces[place], offset - self._starts[place]
-            last = min(end, self._starts[place + 1]) - self._starts[place]
-            found.append(
-                piece[first:last] if isinstance(piece, bytes) else _read(self._reader, (piece[0] + first, last - first))
-            )
-            offset, place = offset + last - first, place + 1
-        return b"".join(found)

@@ -21,7 +21,6 @@ from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import LONGEST_METADATA, Tail, read_stripe_footer
-from compactor.reasons import Reason
 from compactor.words import one_line
 
 _AT_ONCE: Final = 8 << 20
@@ -146,17 +145,15 @@ def _require_stream(tail: Tail, index: int, stream: pb.Stream, content: bytes) -
         try:
             found.ParseFromString(raw)
         except DecodeError as error:
-            raise CorruptFileError(Reason.CORRUPT_FILE, f"{where} can't be read") from error
+            raise CorruptFileError(f"{where} can't be read") from error
         rows = tail.stripes[index].number_of_rows
         expected = -(-rows // tail.stride) if tail.stride else len(found.entries)
         if len(found.entries) != expected:
-            raise CorruptFileError(
-                Reason.CORRUPT_FILE, f"{where} has {len(found.entries)} entries instead of {expected}"
-            )
+            raise CorruptFileError(f"{where} has {len(found.entries)} entries instead of {expected}")
     elif tail.compression is not Compression.NONE:
         for _chunk in codec.chunks(content, where):
             pass
 
 
 def _corrupt(tail: Tail, what: str) -> CorruptFileError:
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name} {what}")
+    return CorruptFileError(f"{tail.name} {what}")

@@ -45,6 +45,7 @@ _DICTIONARY_ENTRY: Final = 8
 _STREAM_BUFFER: Final = 64 << 10
 """Bytes that the writer counts for each stream, also for an empty one; it doesn't count dictionaries."""
 _MANY_ROWS: Final = BATCH_ROWS
+_WRITE_BYTES: Final = 16 << 20
 _FIRST_ROWS: Final = 1 << 20
 _HUGE: Final = 1 << 62
 _KEY_COLUMNS: Final = (1, 2, 3)
@@ -73,6 +74,9 @@ class Encoder:
         self.zone = UTC
         self._stripe: _Stripe | None = None
         self._last: RowKey | None = None
+        self._waiting: list[Any] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._waiting_last: RowKey | None = None
         texts = sum(node.kind in {Kind.STRING, Kind.VARCHAR, Kind.CHAR} for node in self._output.types.walk())
         self._most_rows = _DICTIONARY_GUARD // (_DICTIONARY_ENTRY * max(1, texts))
         self._stripe_rows = stripe_rows or _HUGE
@@ -95,12 +99,34 @@ class Encoder:
         """
         self._append(_ArrowStripe, pa.Table.from_batches(batches), last)
 
+    def gather(self, batches: Sequence[Any], last: RowKey | None) -> None:
+        """
+        As `arrow`, in writes of 64 Ki rows or 16 MiB, so that thousands of small batches don't cost a write each. They
+        are written at the latest before other rows, or another zone's.
+        """
+        rows = sum(batch.num_rows for batch in batches)
+        if self._waiting_rows + rows > BATCH_ROWS:
+            self._flush()
+        self._waiting += batches
+        self._waiting_rows += rows
+        self._waiting_bytes += sum(batch.nbytes for batch in batches)
+        self._waiting_last = last
+        if self._waiting_rows >= BATCH_ROWS or self._waiting_bytes >= _WRITE_BYTES:
+            self._flush()
+
     def python(self, rows: Sequence[tuple[Any, ...]], last: RowKey | None) -> None:
         """Append rows in the form that pyorc takes (see `converters`)."""
+        self._flush()
         self._append(_PyorcStripe, rows, last)
+
+    def _flush(self) -> None:
+        batches, self._waiting, self._waiting_rows, self._waiting_bytes = self._waiting, [], 0, 0
+        if batches:
+            self.arrow(batches, self._waiting_last)
 
     def finish(self) -> None:
         """Write the rows that are not yet in a finished stripe."""
+        self._flush()
         if self._stripe is None:
             return
         if self._stripe.rows >= _MANY_ROWS:
@@ -160,7 +186,7 @@ class _Stripe(Protocol):
 
 class _ArrowStripe:
     def __init__(self, output: OutputFormat, bloom_columns: Sequence[int]) -> None:
-        streams = 3 * sum(1 for _ in output.types.walk())
+        streams = 3 * output.types.columns
         self.rows = 0
         self._buffer = pa.BufferOutputStream(pa.system_memory_pool())  # grows by mremap, not by copying
         self._writer = arrow_orc.ORCWriter(
@@ -243,13 +269,12 @@ def _bloom_columns(output: OutputFormat, *, timestamps: bool) -> list[int]:
     Column ids of the top-level table columns that get Bloom filters, with or without columns that hold timestamps.
     """
     wanted = {name.lower() for name in output.bloom_columns}
-    found: list[int] = []
-    column = 7 if output.is_acid else 1
-    for name, child in zip(output.row.names, output.row.children, strict=True):
-        if name.lower() in wanted and (timestamps or not child.holds(TIMESTAMPS)):
-            found.append(column)
-        column += sum(1 for _ in child.walk())
-    return found
+    inside = output.row.inside(6 if output.is_acid else 0)
+    return [
+        column
+        for name, (column, child) in zip(output.row.names, inside, strict=True)
+        if name.lower() in wanted and (timestamps or not child.holds(TIMESTAMPS))
+    ]
 
 
 def _safe_types(tree: HiveType) -> HiveType:

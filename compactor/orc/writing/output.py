@@ -14,7 +14,7 @@ from compactor.durations import DAY_MS
 from compactor.errors import RefusedError
 from compactor.orc.events.keys import stripe_bounds
 from compactor.orc.format.codec import Compression
-from compactor.orc.format.schema import column_ids, is_acid_tree, same_layout
+from compactor.orc.format.schema import is_acid_tree, same_layout
 from compactor.orc.format.tail import Tail
 from compactor.reasons import Reason
 
@@ -138,7 +138,7 @@ def _same_types(tail: Tail, output: OutputFormat) -> bool:
 
 def _indifferent(tail: Tail) -> bool:
     """Whether the file's dates and timestamps mean the same in both calendars."""
-    dated = [(column, node.kind) for column, node in column_ids(tail.tree) if node.kind in _CALENDAR_KINDS]
+    dated = [(column, node.kind) for column, node in enumerate(tail.tree.walk()) if node.kind in _CALENDAR_KINDS]
     if not dated or not tail.rows:
         return True
     for stripe in range(len(tail.stripes)):

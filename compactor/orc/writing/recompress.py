@@ -19,7 +19,6 @@ from compactor.orc.format import codec
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import MAGIC, Tail, read_stripe_footer
-from compactor.reasons import Reason
 
 _PRESENT, _DATA, _LENGTH, _SECONDARY, _ROW_INDEX = 0, 1, 2, 5, 6
 _DICTIONARY: Final = (1, 3)
@@ -107,7 +106,7 @@ def _compressed(
             streams = [(packed.get((column, stream)), inside) for stream, inside in there]
             if (index := _moved(piece, streams, block_size)) is None:
                 what = f"{tail.name}: the row index of column {column} isn't that of its streams"
-                raise VerificationError(Reason.VERIFICATION_FAILED, what)
+                raise VerificationError(what)
             packed[column, _ROW_INDEX] = _in_chunks(index, kind, block_size)
     return [packed[stream.column, stream.kind].data for stream in footer.streams]
 

@@ -7,14 +7,14 @@ compaction would make that permanent.
 Source: Hive's OrcInputFormat.getDesiredRowTypeDescr; ORC's SchemaEvolution and ConvertTreeReaderFactory; docs/orc.md.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.acid.columns import ColumnRule, by_place, disputed, places, unread
+from compactor.acid.columns import ColumnRule, by_place, disputed, matched, places, unread
 from compactor.acid.types import HiveType, Kind
 from compactor.errors import RefusedError
 from compactor.orc.format.schema import same_layout
@@ -31,16 +31,18 @@ _WIDER: Final[Mapping[Kind, tuple[Kind, ...]]] = {
 _TEXT: Final = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
 
 
-class Conversion(ABC):
-    """Converts values of one type to another: as Arrow arrays, or one by one in pyorc's form."""
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """
+    Converts values of one type to another.
 
-    @abstractmethod
-    def array(self, values: Any) -> Any:
-        """Convert a pyarrow array of the source's type to one of the target's type and the same length."""
+    Args:
+        array: converts a pyarrow array of the source's type to one of the target's type and the same length.
+        value: converts one value in pyorc's form; never called with None.
+    """
 
-    @abstractmethod
-    def value(self, value: Any) -> Any:
-        """Convert one value; never called with None."""
+    array: Callable[[Any], Any]
+    value: Callable[[Any], Any]
 
 
 def conversion(
@@ -93,70 +95,39 @@ def widens_float(source: HiveType, target: HiveType, rule: ColumnRule) -> bool:
     Hive 3.1 reads such a value by its decimal digits, 1.1 as 1.1; every other reader keeps the number,
     1.100000023841858.
     """
-    return _widens_float(source, target, by_position=by_place(source, rule))
-
-
-def _widens_float(source: HiveType, target: HiveType, *, by_position: bool) -> bool:
-    if (source.kind, target.kind) == (Kind.FLOAT, Kind.DOUBLE):
-        return True
-    if (source.kind, target.kind) == (Kind.STRUCT, Kind.STRUCT):
-        found = zip(target.children, places(source, target, by_position=by_position), strict=True)
-        pairs = [(source.children[place], child) for child, place in found if place is not None]
-    else:
-        pairs = list(zip(source.children, target.children, strict=False))
-    return any(_widens_float(before, after, by_position=False) for before, after in pairs)
+    pairs = matched(source, target, by_position=by_place(source, rule))
+    return any((one.kind, other.kind) == (Kind.FLOAT, Kind.DOUBLE) for _, one, other in pairs)
 
 
 def _convert(source: HiveType, target: HiveType, where: str, path: str, column: int) -> Conversion:
+    whole = arrow_type(target, column)
     if same_layout(source, target, names=True):
-        return _Same(arrow_type(target, column))
+        return Conversion(lambda values: _as_type(values, whole), lambda value: value)
     match (source.kind, target.kind):
         case (Kind.STRUCT, Kind.STRUCT):
             return _struct(source, target, where, path, column, by_position=False)
         case (Kind.LIST, Kind.LIST):
-            return _List(
-                _convert(source.children[0], target.children[0], where, f"{path}[]", column + 1),
-                arrow_type(target, column),
-            )
+            return _list(_convert(source.children[0], target.children[0], where, f"{path}[]", column + 1), whole)
         case (Kind.MAP, Kind.MAP):
-            key = _convert(source.children[0], target.children[0], where, f"{path}.key", column + 1)
-            after_key = column + 1 + sum(1 for _ in target.children[0].walk())
-            return _Map(
-                key,
-                _convert(source.children[1], target.children[1], where, f"{path}.value", after_key),
-                arrow_type(target, column),
+            (key_column, key), (item_column, item) = target.inside(column)
+            return _map(
+                _convert(source.children[0], key, where, f"{path}.key", key_column),
+                _convert(source.children[1], item, where, f"{path}.value", item_column),
+                whole,
             )
         case (old, new) if old in _WIDER and new in _WIDER[old]:
-            return _Cast(arrow_type(target, column), float if new in (Kind.FLOAT, Kind.DOUBLE) else None)
+            return _cast(whole, float) if new in (Kind.FLOAT, Kind.DOUBLE) else _cast(whole)
         case (old, Kind.DECIMAL) if old in _DIGITS and (target.precision or 0) - (target.scale or 0) >= _DIGITS[old]:
-            return _Cast(arrow_type(target, column), str)
+            return _cast(whole, str)
         case (Kind.DECIMAL, Kind.DECIMAL) if _decimal_fits(source, target):
-            return _Cast(arrow_type(target, column), None)
+            return _cast(whole)
         case (old, Kind.STRING) if old in _DIGITS:
-            return _Cast(arrow_type(target, column), str)
+            return _cast(whole, str)
         case (old, new) if old in _TEXT and new in _TEXT:
-            return _Text(source, target, f"{where}: column {path}")
+            return _text(source, target, f"{where}: column {path}")
     raise _refused(
         where, f"column {path} is {source} in the file and {target} in the table, which can't hold every value of it"
     )
-
-
-def _struct(source: HiveType, target: HiveType, where: str, path: str, column: int, *, by_position: bool) -> "_Struct":
-    fields: list[tuple[int, Conversion] | None] = []
-    types: list[Any] = []
-    child_column = column + 1
-    found = places(source, target, by_position=by_position)
-    for name, child, place in zip(target.names, target.children, found, strict=True):
-        inner = f"{path}.{name}" if path else name
-        if place is None and child.holds((Kind.UNION,)):
-            what = f"column {inner} is {child} and isn't in the file; NULL in a union can't be rewritten (Arrow would make it a value of the first alternative)"
-            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{where}: {what}")
-        fields.append(
-            None if place is None else (place, _convert(source.children[place], child, where, inner, child_column))
-        )
-        types.append(arrow_type(child, child_column))
-        child_column += sum(1 for _ in child.walk())
-    return _Struct(fields, types, arrow_type(target, column))
 
 
 def _decimal_fits(source: HiveType, target: HiveType) -> bool:
@@ -168,119 +139,100 @@ def _refused(where: str, what: str) -> RefusedError:
     return RefusedError(Reason.SCHEMA_MISMATCH, f"{where}: {what}")
 
 
-class _Same(Conversion):
-    """Keeps values; those of nested types get the field names of their new place, which are column ids."""
-
-    def __init__(self, target: Any) -> None:
-        self._target = target
-
-    def array(self, values: Any) -> Any:
-        return values.view(self._target) if pa.types.is_nested(self._target) and values.type != self._target else values
-
-    def value(self, value: Any) -> Any:
-        return value
+def _as_type(values: Any, whole: Any) -> Any:
+    """The same values; those of nested types get the field names of their new place, which are column ids."""
+    return values.view(whole) if pa.types.is_nested(whole) and values.type != whole else values
 
 
-class _Cast(Conversion):
-    def __init__(self, target: Any, python: type | None) -> None:
-        self._target, self._python = target, python
-
-    def array(self, values: Any) -> Any:
-        return pc.cast(values, self._target)
-
-    def value(self, value: Any) -> Any:
-        return value if self._python is None else self._python(value)
+def _cast(whole: Any, value: Callable[[Any], Any] = lambda value: value) -> Conversion:
+    return Conversion(lambda values: pc.cast(values, whole), value)
 
 
-class _Text(Conversion):
+def _text(source: HiveType, target: HiveType, where: str) -> Conversion:
     """
     Converts between string, varchar and char: trims the padding of a char source, pads to a char target. A value that
     is too long for the target is refused when it is read.
     """
+    trims = source.kind is Kind.CHAR
+    pad = target.length if target.kind is Kind.CHAR else None
+    longer = target.kind is Kind.STRING or (source.length is not None and source.length <= (target.length or 0))
+    limit = None if longer else target.length
 
-    def __init__(self, source: HiveType, target: HiveType, where: str) -> None:
-        self._trim = source.kind is Kind.CHAR
-        self._pad = target.length if target.kind is Kind.CHAR else None
-        longer = target.kind is Kind.STRING or (source.length is not None and source.length <= (target.length or 0))
-        self._limit = None if longer else target.length
-        self._where, self._target = where, target
+    def require(length: int) -> None:
+        if limit is not None and length > limit:
+            what = f"{where} holds a value of {length} characters, the table's type is {target}"
+            raise RefusedError(Reason.SCHEMA_MISMATCH, what)
 
-    def array(self, values: Any) -> Any:
-        if self._trim:
-            values = pc.utf8_rtrim(values, " ")
-        if self._limit is not None:
-            longest = pc.max(pc.utf8_length(values)).as_py()
-            self._check(longest or 0)
-        return values if self._pad is None else pc.utf8_rpad(values, self._pad, " ")
+    def array(values: Any) -> Any:
+        values = pc.utf8_rtrim(values, " ") if trims else values
+        if limit is not None:
+            require(pc.max(pc.utf8_length(values)).as_py() or 0)
+        return values if pad is None else pc.utf8_rpad(values, pad, " ")
 
-    def value(self, value: Any) -> Any:
-        if self._trim:
-            value = value.rstrip(" ")
-        if self._limit is not None:
-            self._check(len(value))
-        return value if self._pad is None else value.ljust(self._pad)
+    def value(text: str) -> str:
+        text = text.rstrip(" ") if trims else text
+        require(len(text))
+        return text if pad is None else text.ljust(pad)
 
-    def _check(self, length: int) -> None:
-        if self._limit is not None and length > self._limit:
-            raise RefusedError(
-                Reason.SCHEMA_MISMATCH,
-                f"{self._where} holds a value of {length} characters, the table's type is {self._target}",
-            )
+    return Conversion(array, value)
 
 
-class _Struct(Conversion):
-    def __init__(self, fields: list[tuple[int, Conversion] | None], types: list[Any], whole: Any) -> None:
-        self._fields, self._types, self._whole = fields, types, whole
+def _struct(source: HiveType, target: HiveType, where: str, path: str, column: int, *, by_position: bool) -> Conversion:
+    fields: list[tuple[int, Conversion] | None] = []
+    types: list[Any] = []
+    found = places(source, target, by_position=by_position)
+    for name, (below, child), place in zip(target.names, target.inside(column), found, strict=True):
+        inner = f"{path}.{name}" if path else name
+        if place is None and child.holds((Kind.UNION,)):
+            what = f"column {inner} is {child} and isn't in the file; NULL in a union can't be rewritten (Arrow would make it a value of the first alternative)"
+            raise RefusedError(Reason.UNSUPPORTED_FORMAT, f"{where}: {what}")
+        fields.append(None if place is None else (place, _convert(source.children[place], child, where, inner, below)))
+        types.append(arrow_type(child, below))
+    whole = arrow_type(target, column)
 
-    def array(self, values: Any) -> Any:
+    def array(values: Any) -> Any:
         children = [
             pa.nulls(len(values), kind) if field is None else field[1].array(values.field(field[0]))
-            for field, kind in zip(self._fields, self._types, strict=True)
+            for field, kind in zip(fields, types, strict=True)
         ]
-        mask = values.is_null() if values.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(self._whole), mask=mask)
+        return pa.StructArray.from_arrays(children, fields=list(whole), mask=_mask(values))
 
-    def value(self, value: Any) -> Any:
+    def value(row: Any) -> Any:
         return tuple(
-            None if field is None or value[field[0]] is None else field[1].value(value[field[0]])
-            for field in self._fields
+            None if field is None or row[field[0]] is None else field[1].value(row[field[0]]) for field in fields
         )
 
-
-class _List(Conversion):
-    def __init__(self, element: Conversion, whole: Any) -> None:
-        self._element, self._whole = element, whole
-
-    def array(self, values: Any) -> Any:
-        flat = values.flatten()
-        offsets = _offsets(values)
-        return pa.ListArray.from_arrays(
-            offsets, self._element.array(flat), type=self._whole, mask=values.is_null() if values.null_count else None
-        )
-
-    def value(self, value: Any) -> Any:
-        return [None if item is None else self._element.value(item) for item in value]
+    return Conversion(array, value)
 
 
-class _Map(Conversion):
-    def __init__(self, key: Conversion, item: Conversion, whole: Any) -> None:
-        self._key, self._item, self._whole = key, item, whole
+def _list(element: Conversion, whole: Any) -> Conversion:
+    def array(values: Any) -> Any:
+        items = element.array(values.flatten())
+        return pa.ListArray.from_arrays(_offsets(values), items, type=whole, mask=_mask(values))
 
-    def array(self, values: Any) -> Any:
+    return Conversion(array, lambda items: [None if item is None else element.value(item) for item in items])
+
+
+def _map(key: Conversion, item: Conversion, whole: Any) -> Conversion:
+    def array(values: Any) -> Any:
         offsets = values.offsets.to_numpy()
-        part = slice(int(offsets[0]), int(offsets[-1]))
-        keys, items = (column.slice(part.start, part.stop - part.start) for column in (values.keys, values.items))
-        made = pa.array(offsets - offsets[0], pa.int32())
-        mask = values.is_null() if values.null_count else None
+        start, length = int(offsets[0]), int(offsets[-1] - offsets[0])
+        keys, items = key.array(values.keys.slice(start, length)), item.array(values.items.slice(start, length))
         return pa.MapArray.from_arrays(
-            made, self._key.array(keys), self._item.array(items), type=self._whole, mask=mask
+            pa.array(offsets - offsets[0], pa.int32()), keys, items, type=whole, mask=_mask(values)
         )
 
-    def value(self, value: Any) -> Any:
+    def value(entries: Any) -> Any:
         return {
-            None if key is None else self._key.value(key): None if item is None else self._item.value(item)
-            for key, item in value.items()
+            None if one is None else key.value(one): None if other is None else item.value(other)
+            for one, other in entries.items()
         }
+
+    return Conversion(array, value)
+
+
+def _mask(values: Any) -> Any:
+    return values.is_null() if values.null_count else None
 
 
 def _offsets(values: Any) -> Any:

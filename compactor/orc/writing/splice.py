@@ -121,18 +121,14 @@ class Splicer:
                 stripe before.
         """
         if _coarse(tail.tree) != _coarse(self.output.types):
-            raise VerificationError(
-                Reason.VERIFICATION_FAILED, f"{image.name} has columns {tail.tree} instead of {self.output.types}"
-            )
+            raise VerificationError(f"{image.name} has columns {tail.tree} instead of {self.output.types}")
         if (
             tail.compression is not self.output.compression
             or tail.stride != self.output.stride
             or len(tail.stripes) > 1
         ):
             what = f"{len(tail.stripes)} stripes, {tail.compression.name}, row index stride {tail.stride}"
-            raise VerificationError(
-                Reason.VERIFICATION_FAILED, f"{image.name} was written in another form than asked for ({what})"
-            )
+            raise VerificationError(f"{image.name} was written in another form than asked for ({what})")
         if tail.stripes and tail.rows:
             footer = pb.Footer()
             footer.CopyFrom(tail.footer)
@@ -183,14 +179,13 @@ class Splicer:
             bounds = stripe_bounds(tail, index)
             if bounds is None or not bounds.first <= last <= bounds.last:
                 raise VerificationError(
-                    Reason.VERIFICATION_FAILED,
-                    f"{tail.name}: last key {tuple(last)} of stripe {index + 1} is outside its statistics",
+                    f"{tail.name}: last key {tuple(last)} of stripe {index + 1} is outside its statistics"
                 )
             if self._last_keys and (
                 last <= self._last_keys[-1] or (bounds.exact and bounds.first <= self._last_keys[-1])
             ):
                 message = f"{tail.name}: keys of stripe {index + 1} don't come after {tuple(self._last_keys[-1])}, the last key before it"
-                raise VerificationError(Reason.VERIFICATION_FAILED, message)
+                raise VerificationError(message)
             self._last_keys.append(last)
             self._bounds.append(bounds)
         made = pb.StripeInformation()
@@ -287,10 +282,7 @@ class Splicer:
         wanted = {"insert": 0, "delete": 2}.get(operation or "")
         for bounds in self._bounds:
             if bounds.operation is None or bounds.operation != (wanted, wanted):
-                raise VerificationError(
-                    Reason.VERIFICATION_FAILED,
-                    f"rows with operation {bounds.operation} in a file of {operation} events",
-                )
+                raise VerificationError(f"rows with operation {bounds.operation} in a file of {operation} events")
 
     def _summary(self) -> FileSummary:
         rows = self.stripe_rows

@@ -20,7 +20,6 @@ from compactor.durations import DAY_MS
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.handles import RandomReader
 from compactor.orc.format.proto import orc_pb2 as pb
-from compactor.orc.format.schema import column_ids
 from compactor.orc.format.tail import Tail, read_stripe_footer
 from compactor.orc.format.zones import timestamp_columns
 from compactor.orc.reading.single_stripe import read_batches
@@ -66,7 +65,7 @@ def check_unions(reader: RandomReader, tail: Tail, stripe: int) -> None:
     Raises:
         RefusedError: UNSUPPORTED_FORMAT.
     """
-    unions = {column for column, node in column_ids(tail.tree) if node.kind is Kind.UNION}
+    unions = {column for column, node in enumerate(tail.tree.walk()) if node.kind is Kind.UNION}
     if not unions:
         return
     _refuse_null(reader, tail, stripe, unions, "in a union column")
@@ -87,7 +86,7 @@ def check_nanoseconds(reader: RandomReader, tail: Tail, stripe: int) -> None:
         for low, high in (found for column in batch.columns for found in _extremes(column)):
             if low < _BASE or high >= _BASE + _SECOND:
                 what = f"a timestamp with {(low if low < _BASE else high) - _BASE} nanoseconds, which Hive doesn't read"
-                raise CorruptFileError(Reason.CORRUPT_FILE, f"{tail.name}: stripe {stripe + 1} holds {what}")
+                raise CorruptFileError(f"{tail.name}: stripe {stripe + 1} holds {what}")
 
 
 def check_map_keys(reader: RandomReader, tail: Tail, stripe: int) -> None:

@@ -9,13 +9,13 @@ Source: docs/compaction.md, "Insert-only tables"; Hive's hive.merge.size.per.tas
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
 from compactor.planning import small
 from compactor.planning.document import Action, FileCopy, FileJoin, InputFile, Segment, together
-from compactor.planning.facts import FileFormat, PartFacts, WholeFacts
+from compactor.planning.facts import FileFormat, WholeFacts
 from compactor.planning.insert_only.names import extension_of, new_names
 
 SMALL_PARTS = "small parts"
@@ -186,34 +186,29 @@ def _segments(files: Sequence[InputFile], facts: Mapping[str, WholeFacts], sizes
     parts = [part for file in files for part in _parts(file, facts[file.path])]
     made: list[Segment] = []
     chunk = -1
-    for light, found in groupby(parts, lambda part: part.rewritable and part.facts.weight < sizes.min_part):
-        run = list(found)
-        anew = set(small.joined([part.facts.weight for part in run], [True] * len(run))) if light else set()
-        for place, part in enumerate(run):
-            again = place in anew
-            if again and not (made and made[-1].action is Action.RECODE):
+    for light, found in groupby(parts, lambda part: part[1] is not None and part[1] < sizes.min_part):
+        run = [(copied, weight or 0) for copied, weight in found]
+        anew = set(small.joined([weight for _, weight in run], [True] * len(run))) if light else set()
+        for place, (copied, _) in enumerate(run):
+            if place not in anew:
+                made.append(copied)
+                continue
+            if not (made and made[-1].action is Action.RECODE):
                 chunk += 1
-            action, reason = (Action.RECODE, SMALL_PARTS) if again else (Action.COPY, part.why_copied)
-            number = chunk if again else -1
-            made.append(Segment(action, part.path, part.number, reason, part.facts.rows, part.facts.bytes, number))
+            made.append(replace(copied, action=Action.RECODE, reason=SMALL_PARTS, chunk=chunk))
     return together(made)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of a file, or a whole file without parts or rows; `number` is empty there."""
-
-    path: str
-    number: tuple[int, ...]
-    facts: PartFacts
-    rewritable: bool
-    why_copied: str
-
-
-def _parts(file: InputFile, known: WholeFacts) -> list[_Part]:
-    if known.parts is None:
-        return [_Part(file.path, (), PartFacts(0, file.length, file.length), False, "end to end")]
+def _parts(file: InputFile, known: WholeFacts) -> list[tuple[Segment, int | None]]:
+    """A file's parts as they are copied, each with its weight; None: it can't be encoded anew."""
     if not known.parts:
-        return [_Part(file.path, (), PartFacts(0, file.length, file.length), False, "no rows")]
+        why = "end to end" if known.parts is None else "no rows"
+        return [(Segment(Action.COPY, file.path, (), why, 0, file.length), None)]
     why = known.kept or "untouched"
-    return [_Part(file.path, (number,), part, known.kept is None, why) for number, part in enumerate(known.parts)]
+    return [
+        (
+            Segment(Action.COPY, file.path, (number,), why, part.rows, part.bytes),
+            part.weight if known.kept is None else None,
+        )
+        for number, part in enumerate(known.parts)
+    ]

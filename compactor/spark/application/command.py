@@ -34,6 +34,11 @@ def tag(key: str) -> str:
     return f"compactor-{key}"
 
 
+def tags(conf: Mapping[str, str], key: str) -> dict[str, str]:
+    """The property that tags an application on YARN, beside the tags that it has already."""
+    return {"spark.yarn.tags": ",".join(filter(None, (conf.get("spark.yarn.tags"), "compactor", tag(key))))}
+
+
 def queue_of(spark: Spark, job: JobName) -> str | None:
     """
     The cluster's queue: what the table or the request asks for, else that of the compaction pool, else the general one.
@@ -90,8 +95,7 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
     if spark.master == "yarn":
         if queue := queue_of(spark, job):
             wanted["spark.yarn.queue"] = queue
-        own = wanted.get("spark.yarn.tags")
-        wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(job.key)])
+        wanted |= tags(wanted, job.key)
     if spark.master.startswith("k8s:"):
         wanted |= {
             "spark.kubernetes.driver.label.compactor-job": job.key,

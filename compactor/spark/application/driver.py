@@ -17,7 +17,7 @@ from pyspark import SparkContext
 
 from compactor.errors import CancelledError, CompactorError
 from compactor.log import get_logger
-from compactor.spark.application.mailbox import Answer, Assignment, Mailbox, Seen
+from compactor.spark.application.mailbox import Assignment, Mailbox, Seen
 from compactor.spark.delegation_tokens import in_a_container, keep_current
 from compactor.spark.jobs import SparkJob, first_line
 from compactor.storage.registry import configure, storage_for
@@ -91,7 +91,7 @@ class Driver:
             if percent >= told + 5:
                 told = percent
                 self._mailbox.tell_part(number, percent)
-        self._mailbox.reply(number, Answer([], first_line(job.error)) if job.error is not None else Answer(job.results))
+        self._mailbox.reply(number, job.results if job.error is None else first_line(job.error))
         return True
 
     def _look(self) -> Seen | None:

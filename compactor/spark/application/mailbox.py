@@ -36,7 +36,7 @@ from typing import Any, Final
 from compactor import __version__
 from compactor.errors import CancelledError, CompactorError
 from compactor.settings.stores import S3, Hdfs
-from compactor.spark.submitter import JobName
+from compactor.spark.submitter import Answers, JobName
 from compactor.storage.base import Storage
 from compactor.storage.location import join
 from compactor.storage.registry import StorageOptions
@@ -99,20 +99,6 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """
-    The outcome of a request.
-
-    Args:
-        results: one for each task, for `results.results_of`.
-        broken: why the job failed; None when it didn't.
-    """
-
-    results: list[Any]
-    broken: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
     """
     What one look at a mailbox shows.
@@ -169,10 +155,9 @@ class Mailbox:
         self._write(f"request-{number:05d}", (function, list(tasks)))
         self._say(f"asked-{number:05d}")
 
-    def answer(self, number: int) -> Answer:
+    def answer(self, number: int) -> Answers:
         """Read a complete answer. Raises CompactorError when this compaction's driver didn't write it."""
-        found = self._read(f"answer-{number:05d}")
-        assert isinstance(found, Answer)
+        found: Answers = self._read(f"answer-{number:05d}")
         return found
 
     def end(self) -> None:
@@ -197,7 +182,7 @@ class Mailbox:
         """Say which percentage of the tasks is done. Raises CancelledError when the compaction was given up."""
         self._say(f"part-{number:05d}-{percent}")
 
-    def reply(self, number: int, answer: Answer) -> None:
+    def reply(self, number: int, answer: Answers) -> None:
         """Leave an answer. Raises CancelledError when the compaction was given up."""
         self._write(f"answer-{number:05d}", answer)
         self._say(f"answered-{number:05d}")

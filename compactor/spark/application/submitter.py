@@ -28,8 +28,7 @@ from compactor.spark.application.command import command, environment
 from compactor.spark.application.mailbox import DIRECTORY, Assignment, Mailbox, Seen
 from compactor.spark.application.orphans import YARN_ID, by_keytab, end_group, end_on_yarn, end_processes
 from compactor.spark.java import require_java, telling_line
-from compactor.spark.results import Counted
-from compactor.spark.submitter import BrokenDownError, JobName, Runner
+from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 from compactor.storage.registry import StorageOptions, storage_for
@@ -91,20 +90,16 @@ class ApplicationSubmitter(Runner):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> list[Counted]:
+    ) -> Answers:
         try:
             application = self._running.get(job.key) or self._start(job)
             application.asked += 1
             application.mailbox.ask(application.asked, function, tasks)
             self._follow(application, progress, cancelled)
-            answer = application.mailbox.answer(application.asked)
+            return application.mailbox.answer(application.asked)
         except BaseException:
             self.end(job)
             raise
-        if answer.broken is not None:
-            raise BrokenDownError(f"Spark job {job.name} failed: {answer.broken}")
-        progress(1.0)
-        return answer.results
 
     def _follow(
         self, application: _Application, progress: Callable[[float], None], cancelled: Callable[[], bool]
@@ -199,12 +194,10 @@ class ApplicationSubmitter(Runner):
         return application
 
     def application(self, job: JobName) -> str | None:
-        """See `StoppableSubmitter.application`."""
         application = self._running.get(job.key)
         return application.id if application is not None else None
 
     def end(self, job: JobName) -> None:
-        """See `Submitter.end`."""
         with self._lock:
             application = self._running.pop(job.key, None)
         if application is not None:
@@ -232,7 +225,6 @@ class ApplicationSubmitter(Runner):
             shutil.rmtree(application.folder, ignore_errors=True)
 
     def end_left_over(self, keys: Collection[str], application: str | None) -> None:
-        """See `StoppableSubmitter.end_left_over`."""
         if not keys and not (application and YARN_ID.fullmatch(application)):
             return
         self._aside(lambda: self._end_left_over(keys, application), "end-left-over")
@@ -259,7 +251,6 @@ class ApplicationSubmitter(Runner):
         thread.start()
 
     def stop(self) -> None:
-        """See `StoppableSubmitter.stop`."""
         for application in list(self._running.values()):
             self.end(application.job)
         for thread in list(self._ending):

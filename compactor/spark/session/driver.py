@@ -4,6 +4,17 @@ The driver of the shared Spark session: a child process of the daemon, in which 
 The driver runs the jobs that the daemon sends, and says every half minute that the JVM answers. It ends when the daemon
 says so, when the session is gone (its JVM died, or its application was killed), and with the daemon, whose end closes
 the connection. The daemon ends a driver that falls silent.
+
+They say tuples to each other, over a connection that pickles them. A job has a number in its session.
+
+    the daemon   run, number, job name, function, tasks, how the tasks reach stores
+                 cancel, number                the job's `done` follows
+                 stop                          stop the session in order, and end
+    the driver   started, application          the session is there; the id of its Spark application
+                 not-started, why              the session can't be started, in one line; the driver ends
+                 alive                         the JVM has answered just now
+                 progress, number, share       of the job's tasks that are finished, 0 to 1
+                 done, number, answers         the job has ended (`submitter.Answers`)
 """
 
 import contextlib
@@ -22,7 +33,6 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from compactor.spark.jobs import POLL_SECONDS, SparkJob, first_line
-from compactor.spark.session.messages import Alive, Cancel, Done, JobProgress, NotStarted, Run, Started, Stop
 
 ASK_SECONDS: Final = 30.0
 
@@ -50,13 +60,13 @@ class SessionDriver:
         """Start the session, serve the daemon, stop the session."""
         try:
             self._context = SparkContext(conf=self._conf)
-            self._send(Started(self._context.applicationId))
+            self._send("started", self._context.applicationId)
         except Exception as error:
-            self._send(NotStarted(first_line(error)))
+            self._send("not-started", first_line(error))
             return
         while not self._stop.wait(ASK_SECONDS):
             self._end_without_session()
-            self._send(Alive())
+            self._send("alive")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark warns about a JVM that is gone already
             self._context.stop()
@@ -76,14 +86,14 @@ class SessionDriver:
         finally:
             _end_group()
 
-    def _obey(self, message: object) -> None:
+    def _obey(self, message: tuple[Any, ...]) -> None:
         match message:
-            case Run(number, job, function, tasks, storage):
+            case "run", number, job, function, tasks, storage:
                 self._jobs[number] = SparkJob(self._context, job, function, tasks, storage)
                 threading.Thread(target=self._answer, args=(number,), daemon=True).start()
-            case Cancel(number) if (running := self._jobs.get(number)) is not None:
+            case "cancel", number if (running := self._jobs.get(number)) is not None:
                 threading.Thread(target=running.cancel, daemon=True).start()
-            case Stop():
+            case ("stop",):
                 self._stop.set()
 
     def _answer(self, number: int) -> None:
@@ -98,15 +108,16 @@ class SessionDriver:
         job = self._jobs[number]
         while not job.wait(POLL_SECONDS):
             if (share := job.share_done()) is not None:
-                self._send(JobProgress(number, share))
-        why = None
+                self._send("progress", number, share)
         if job.error is not None:
             why = first_line(job.error)
             self._end_without_session()
-        try:
-            self._send(Done(number, job.results, why))
-        except Exception as error:
-            self._send(Done(number, [], f"its results can't be sent: {first_line(error)}"))
+            self._send("done", number, why)
+        else:
+            try:
+                self._send("done", number, job.results)
+            except Exception as error:
+                self._send("done", number, f"its results can't be sent: {first_line(error)}")
         del self._jobs[number]
 
     def _end_without_session(self) -> None:
@@ -114,7 +125,7 @@ class SessionDriver:
         if not _alive(self._context):
             _end_group()
 
-    def _send(self, message: object) -> None:
+    def _send(self, *message: object) -> None:
         with self._sending, contextlib.suppress(OSError):  # the daemon's end is `_listen`'s
             self._connection.send(message)
 

@@ -29,14 +29,12 @@ from typing import Any, Final
 from compactor.errors import CancelledError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings.work import Spark
-from compactor.spark.application.command import tag
+from compactor.spark.application.command import tags
 from compactor.spark.application.orphans import by_keytab, end_on_yarn
 from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, log_to_stderr, without_contradiction
 from compactor.spark.java import require_java
-from compactor.spark.results import Counted
-from compactor.spark.session.messages import Cancel, Done, JobProgress, NotStarted, Run, Started, Stop
 from compactor.spark.session.printed import messages, says_something
-from compactor.spark.submitter import JobName
+from compactor.spark.submitter import Answers, JobName
 from compactor.storage.registry import configured
 
 _log = get_logger(__name__)
@@ -92,7 +90,7 @@ class _Call:
 
     ended: threading.Event = field(default_factory=threading.Event)
     share: float = 0.0
-    done: Done | None = None
+    answers: Answers | None = None
 
 
 class DriverProcess:
@@ -135,7 +133,7 @@ class DriverProcess:
                 undo.pop_all()
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             raise UnreachableError(self._cannot(f"its driver can't be started: {error}")) from error
-        self._send((sys.path, conf))
+        self._send(sys.path, conf)
 
     @property
     def pid(self) -> int:
@@ -173,9 +171,9 @@ class DriverProcess:
         tasks: Sequence[Any],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> list[Counted] | str:
+    ) -> Answers:
         """
-        Run a job; returns what the tasks sent back, or the error that ended the job, in one line.
+        Run a job.
 
         Raises:
             CancelledError: `cancelled` returned True.
@@ -184,10 +182,10 @@ class DriverProcess:
         number, call = next(self._numbers), _Call()
         self._calls[number] = call
         try:
-            self._send(Run(number, job, function, tasks, configured()))
+            self._send("run", number, job, function, tasks, configured())
             while not call.ended.wait(POLL_SECONDS) and not self._over.is_set():
                 if cancelled():
-                    self._send(Cancel(number))
+                    self._send("cancel", number)
                     deadline = time.monotonic() + CANCEL_SECONDS
                     while not call.ended.wait(POLL_SECONDS) and not self._over.is_set() and time.monotonic() < deadline:
                         pass
@@ -195,9 +193,9 @@ class DriverProcess:
                 progress(call.share)
         finally:
             del self._calls[number]
-        if call.done is None:
+        if call.answers is None:
             raise DriverEndedError
-        return call.done.results if call.done.error is None else call.done.error
+        return call.answers
 
     def give_up(self, why: str) -> None:
         """End a start without waiting for it; nothing happens when it is settled already."""
@@ -214,7 +212,7 @@ class DriverProcess:
         limit = threading.Timer(STOP_SECONDS, self._kill)  # sending may block where the driver doesn't read
         limit.start()
         if self.alive:
-            self._send(Stop())
+            self._send("stop")
             self._over.wait(STOP_SECONDS)
         limit.cancel()
         self._settle("Spark's start was given up: the daemon stops")
@@ -273,27 +271,27 @@ class DriverProcess:
             return self._connection.poll(None)
         return self._connection.poll(SILENT_SECONDS) or self._connection.poll(GRACE_SECONDS)
 
-    def _take(self, message: object) -> None:
+    def _take(self, message: tuple[Any, ...]) -> None:
         match message:
-            case Started(application):
+            case "started", application:
                 with self._lock:
                     if not self._settled.is_set():
                         self.application, self._came = application, time.monotonic()
                         self._settled.set()
                 if self.application is not None:
                     _log.info("spark_session.started", master=self._spark.master, application=application)
-            case NotStarted(why):
+            case "not-started", why:
                 self._settle(self._cannot(why))
-            case JobProgress(number, share) if (call := self._calls.get(number)) is not None:
+            case "progress", number, share if (call := self._calls.get(number)) is not None:
                 call.share = share
-            case Done(number, _) if (call := self._calls.get(number)) is not None:
-                call.done = message
+            case "done", number, answers if (call := self._calls.get(number)) is not None:
+                call.answers = answers
                 call.ended.set()
 
     def _cannot(self, why: str) -> str:
         return f"Spark can't be started with master {self._spark.master}: {why}"
 
-    def _send(self, message: object) -> None:
+    def _send(self, *message: object) -> None:
         try:
             with self._sending:
                 self._connection.send(message)
@@ -351,8 +349,7 @@ class DriverProcess:
             }
         wanted |= self._spark.conf
         if self._spark.master == "yarn":
-            own = wanted.get("spark.yarn.tags")
-            wanted["spark.yarn.tags"] = ",".join([*([own] if own else []), "compactor", tag(self.key)])
+            wanted |= tags(wanted, self.key)
         options = f"{_COMPILER} {log_to_stderr(self._files, 'fatal', 'spark %p %c{1}: %m%n', _LOGGERS)}"
         wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
         return without_contradiction(wanted)

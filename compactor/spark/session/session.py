@@ -17,9 +17,8 @@ from typing import Final, TypeVar
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
-from compactor.spark.results import Counted
 from compactor.spark.session.process import POLL_SECONDS, DriverEndedError, DriverProcess
-from compactor.spark.submitter import BrokenDownError, JobName, Runner, SessionEndedError
+from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner, SessionEndedError
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -73,29 +72,23 @@ class SparkSubmitter(Runner):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> list[Counted]:
+    ) -> Answers:
         shared = self._enter(job, cancelled)
         try:
-            answers = shared.driver.run(job, function, tasks, progress, cancelled)
+            return shared.driver.run(job, function, tasks, progress, cancelled)
         except DriverEndedError:
             raise self._ended(shared, job) from None
         finally:
             with self._lock:
                 shared.running.remove(job.key)
                 self._rest(shared)
-        if isinstance(answers, str):
-            raise BrokenDownError(f"Spark job {job.name} failed: {answers}")
-        progress(1.0)
-        return answers
 
     @property
     def cold(self) -> bool:
-        """See `StoppableSubmitter.cold`."""
         with self._lock:
             return not self._sessions or not self._sessions[-1].driver.alive or self._is_old(self._sessions[-1])
 
     def warm_up(self, seconds: float) -> bool:
-        """See `StoppableSubmitter.warm_up`."""
         with self._lock:
             shared = self._session(None)
             shared.waiting += 1

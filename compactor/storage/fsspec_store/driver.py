@@ -8,7 +8,6 @@ ranges, whose errors are told, and every change is refused.
 Source: docs/storage.md; fsspec's AbstractFileSystem.
 """
 
-import getpass
 import importlib
 from datetime import datetime
 from typing import Any, Final, NoReturn
@@ -16,17 +15,16 @@ from typing import Any, Final, NoReturn
 from compactor.acid.listing import FileEntry, Listing
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
-from compactor.storage.base import Room
+from compactor.storage.failures import missing
 from compactor.storage.fsspec_store.files import FsspecReader, said
 from compactor.storage.location import LocationParts, split
-from compactor.storage.object_store import missing
+from compactor.storage.object_store import ObjectStorage
 from compactor.storage.registry import StorageOptions, only_read
-from compactor.storage.small_files import SmallFiles
 
 _TIMES: Final = ("mtime", "last_modified", "LastModified", "updated", "created")
 
 
-class FsspecStorage(SmallFiles):
+class FsspecStorage(ObjectStorage):
     """
     A `Storage` on one bucket or container, for reading.
 
@@ -35,8 +33,6 @@ class FsspecStorage(SmallFiles):
     """
 
     side_by_side: Final = 8
-    links: Final = False
-    mounts: Final = False
     uploads: Final = None
 
     def __init__(self, parts: LocationParts, _options: StorageOptions) -> None:
@@ -83,26 +79,11 @@ class FsspecStorage(SmallFiles):
         length = 0 if info["type"] == "directory" else int(info["size"])
         return FileEntry(location, length, _mtime_ms(info))
 
-    def exists(self, location: str) -> bool:
-        return self._info(location) is not None
-
     def open_read(self, location: str) -> FsspecReader:
         info = self._info(location)
         if info is None or info["type"] == "directory":
             raise missing(location)
         return FsspecReader(self._fs, self._path(location), location, int(info["size"]))
-
-    def room(self, location: str) -> Room:
-        """Returns no limit: an object store reports none."""
-        if not self.exists(location):
-            raise missing(location)
-        return Room(None, None, "nothing")
-
-    def owner(self, location: str) -> str:
-        """The user of this process: objects belong to accounts, not to users."""
-        if not self.exists(location):
-            raise missing(location)
-        return getpass.getuser()
 
     # Every change is refused
 

@@ -6,21 +6,21 @@ Source: fsspec's AbstractFileSystem.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from compactor.errors import CompactorError
 from compactor.storage.failures import explained
-from compactor.storage.handles import ReadingHandle
+from compactor.storage.handles import ReadHandle
 
 
-class FsspecReader(ReadingHandle):
+class FsspecReader(ReadHandle):
     """A `ReadHandle` on an object."""
 
     def __init__(self, filesystem: Any, path: str, name: str, size: int) -> None:
         self._fs = filesystem
         self._path = path
-        self.name: Final = name
-        self.size: Final = size
+        self.name = name
+        self.size = size
 
     def read_at(self, offset: int, length: int) -> bytes:
         length = min(length, self.size - offset)

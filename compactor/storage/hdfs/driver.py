@@ -18,9 +18,10 @@ from compactor.errors import OutcomeUnknownError, RefusedError
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
 from compactor.storage.base import Room
+from compactor.storage.failures import missing
 from compactor.storage.hdfs.access import carry_over
 from compactor.storage.hdfs.client import FileDefaults, connect, file_defaults, require_package
-from compactor.storage.hdfs.failures import explained, explanation, java_class, missing
+from compactor.storage.hdfs.failures import explained, explanation, java_class
 from compactor.storage.hdfs.files import HdfsReader, HdfsWriter
 from compactor.storage.hdfs.open_files import is_open_file
 from compactor.storage.hdfs.quotas import Quotas
@@ -80,11 +81,7 @@ class HdfsStorage(RenamingStorage):
             None if found is None else FileEntry(location, 0 if found.isdir else found.length, found.modification_time)
         )
 
-    def exists(self, location: str) -> bool:
-        return self._info(location) is not None
-
     def open_files(self, location: str, paths: Collection[str]) -> tuple[str, ...]:
-        """See `Storage.open_files`, and `open_files` for what the NameNode tells."""
         client, root = self._client, self._path(location)
 
         def is_open(path: str) -> bool:

@@ -6,8 +6,6 @@ text holds the Java class; a call without an answer comes as another OSError. Th
 login, a missing DataNode and a wrong checksum are recognised by the text.
 """
 
-import errno
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from typing import Final
 
 from compactor.errors import CompactorError, RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
+from compactor.storage.failures import missing, taken
 
 _ANSWERED: Final = re.compile(r'^(?P<kind>\w+)\((?:"(?P<java>[\w.]+(?:\$\w+)*)", )?"(?P<text>.*)', re.DOTALL)
 _NO_LOGIN: Final = re.compile(r'^GSSAPIError\((?:GssMajorCodes ?[({].*?[)}], \d+, )?"(?P<text>.*)"\)$', re.DOTALL)
@@ -50,14 +49,9 @@ def explained(doing: str, path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise missing(path) from error
     except FileExistsError as error:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        raise taken(path) from error
     except (OSError, RuntimeError, ValueError) as error:
         raise explanation(error, doing, path) from error
-
-
-def missing(path: str) -> FileNotFoundError:
-    """The error for a path that isn't there, without the NameNode's stack."""
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def java_class(error: BaseException) -> str:

@@ -4,11 +4,12 @@ import contextlib
 import queue
 import threading
 from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Any, Final, Protocol, runtime_checkable
 
 from compactor.errors import RetryableError
 from compactor.handles import RandomReader
-from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
+from compactor.storage.handles import ReadHandle, WriteHandle, truncated
 from compactor.storage.hdfs.call_timeout import within
 from compactor.storage.hdfs.failures import explained
 
@@ -20,7 +21,7 @@ _AHEAD: Final = 16
 """Pieces that are read ahead."""
 
 
-class HdfsReader(ReadingHandle):
+class HdfsReader(ReadHandle):
     """
     A `ReadHandle`. The client keeps no position, so threads may share it.
 
@@ -29,11 +30,11 @@ class HdfsReader(ReadingHandle):
     """
 
     def __init__(self, client: Any, path: str, name: str, seconds: float | None = None) -> None:
-        self.name: Final = name
+        self.name = name
         self._seconds: Final = seconds
         with explained("read", name):
             self._file: Final = client.read(path)
-        self.size: Final = len(self._file)
+        self.size = len(self._file)
 
     def read_at(self, offset: int, length: int) -> bytes:
         length = min(length, self.size - offset)
@@ -54,7 +55,7 @@ class HdfsReader(ReadingHandle):
                 yield piece
 
 
-class HdfsWriter(WritingHandle):
+class HdfsWriter(WriteHandle):
     """
     A `WriteHandle` on a file that didn't exist before.
 
@@ -157,7 +158,7 @@ def _pieces(reader: RandomReader, offset: int, length: int) -> Iterator[bytes]:
 
 def _ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
     """The same pieces, read by another thread while the caller writes. A single piece needs no thread."""
-    first = list(_taken(pieces, 2))
+    first = list(islice(pieces, 2))
     if len(first) < 2:
         yield from first
         return
@@ -185,14 +186,6 @@ def _ahead(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
     finally:
         stopped.set()
         thread.join()
-
-
-def _taken(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
-    for _ in range(count):
-        piece = next(pieces, None)
-        if piece is None:
-            return
-        yield piece
 
 
 def _offered(

@@ -13,7 +13,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.errors import CompactorError, RefusedError
@@ -46,20 +45,6 @@ most.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
-    """
-    A directory's answer.
-
-    Args:
-        until: when the directory is asked again, by the clock.
-        found: hdfs-native's ContentSummary; None: the NameNode doesn't tell.
-    """
-
-    until: float
-    found: Any
-
-
 class Quotas:
     """
     Asks for quotas and remembers the answers. Safe in any number of threads; directories above are counted one at a
@@ -81,7 +66,11 @@ class Quotas:
         self._clock = clock
         self._lock = threading.Lock()
         self._counting = threading.Lock()
-        self._counts: dict[str, _Count] = {}
+        self._counts: dict[str, tuple[float, Any]] = {}
+        """
+        Of a directory, until when its answer is kept, by the clock; and the answer, hdfs-native's ContentSummary. None:
+        the NameNode doesn't tell.
+        """
 
     def room(self, path: str) -> Room:
         """
@@ -117,8 +106,8 @@ class Quotas:
         """A directory's answer, new or remembered; None when the NameNode doesn't tell."""
         with contextlib.nullcontext() if itself else self._counting:
             began, known = self._clock(), self._counts.get(directory)
-            if known is not None and began < known.until:
-                return known.found
+            if known is not None and began < known[0]:
+                return known[1]
             try:
                 with explained("look at", directory):
                     found = self._client().get_content_summary(directory)
@@ -134,7 +123,6 @@ class Quotas:
             least = _KEPT_SECONDS if lasting and not itself else _FRESH_SECONDS
             until = now + min(_LONGEST_SECONDS, max(least, _SHARE * (now - began)))
             with self._lock:
-                self._counts = {name: count for name, count in self._counts.items() if now < count.until} | {
-                    directory: _Count(until, found)
-                }
+                fresh = {name: count for name, count in self._counts.items() if now < count[0]}
+                self._counts = fresh | {directory: (until, found)}
             return found

@@ -61,6 +61,10 @@ def data_seconds(rpc_seconds: float) -> float:
     return _DATA * rpc_seconds
 
 
+_Question = tuple[object, bool]
+"""A running call, and whether it asks DataNodes, too."""
+
+
 class Timeouts:
     """
     Watches the calls of one client. Safe in any number of threads.
@@ -76,8 +80,8 @@ class Timeouts:
         self._seconds: Final = seconds
         self._silences = Silences(seconds, _AGAIN)
         self._peers: frozenset[Address] = frozenset()
-        self._asked: dict[object, float] = {}
-        self._lasts: dict[object, int] = {}
+        self._asked: dict[_Question, float] = {}
+        self._lasts: dict[_Question, int] = {}
         self._lock = threading.Lock()
         self._watching = False
 
@@ -92,7 +96,7 @@ class Timeouts:
         """
         if not self._watching:
             self._watch()
-        question = _Data() if data else object()
+        question = object(), data
 
         def begin() -> None:
             self._asked[question] = time.monotonic()
@@ -113,7 +117,7 @@ class Timeouts:
         if max(ages.values(), default=0) < self._pause:
             self._silences.forget()
             return self._pause
-        asked = max((age for question, age in ages.items() if not isinstance(question, _Data)), default=None)
+        asked = max((age for question, age in ages.items() if not question[1]), default=None)
         everything = self._is_last(ages)
         try:
             # a name may resolve differently by now; connections keep their peers
@@ -132,12 +136,12 @@ class Timeouts:
                 )
         return min(self._pause, _SOON) if asked is not None and asked >= self._seconds else self._pause
 
-    def _is_last(self, ages: dict[object, float]) -> bool:
+    def _is_last(self, ages: dict[_Question, float]) -> bool:
         """Whether a call has reached one of its last limits since the latest check."""
         reached = {
             question: sum(age >= times * self._seconds for times in _LAST)
             for question, age in ages.items()
-            if not isinstance(question, _Data)
+            if not question[1]
         }
         before, self._lasts = self._lasts, reached
         return any(times > before.get(question, 0) for question, times in reached.items())
@@ -149,10 +153,6 @@ class Timeouts:
                     target=_keep_looking, args=(weakref.ref(self), self._pause), name="hdfs-timeouts", daemon=True
                 ).start()
                 self._watching = True
-
-
-class _Data:
-    """A call that asks DataNodes, too."""
 
 
 def _keep_looking(timeouts: "weakref.ref[Timeouts]", pause: float) -> None:

@@ -10,11 +10,11 @@ import os
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from compactor.handles import RandomReader
 from compactor.storage.failures import explained
-from compactor.storage.handles import ReadingHandle, WritingHandle, whole
+from compactor.storage.handles import ReadHandle, WriteHandle, whole
 from compactor.storage.local_fs.beneath import Entry, at, open_regular, remove_file
 
 _BUFFER: Final = 1 << 20
@@ -30,17 +30,17 @@ _NO_KERNEL_COPY: Final = frozenset(
 )
 
 
-class LocalReader(ReadingHandle):
+class LocalReader(ReadHandle):
     """A `ReadHandle` with its own file descriptor; `root` as in `beneath.RootOf`."""
 
     def __init__(self, path: str, root: str | None = None) -> None:
-        self.name: Final = path
+        self.name = path
         with explained("read", path):
             self._descriptor: Final = at(path, root, open_regular)
         self._open = True
         try:
             with explained("read", path):  # a server of NFS may have forgotten the file since
-                self.size: Final = os.fstat(self._descriptor).st_size
+                self.size = os.fstat(self._descriptor).st_size
         except BaseException:
             self.close()
             raise
@@ -67,7 +67,7 @@ class LocalReader(ReadingHandle):
                 os.close(self._descriptor)
 
 
-class LocalWriter(WritingHandle):
+class LocalWriter(WriteHandle):
     """A `WriteHandle` on a file that didn't exist before; `root` as in `beneath.RootOf`."""
 
     def __init__(self, path: str, root: str | None = None) -> None:
@@ -95,7 +95,7 @@ class LocalWriter(WritingHandle):
 
     def copy_from(self, reader: RandomReader, offset: int, length: int) -> None:
         self._flush()
-        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, _OnDescriptor) else 0
+        copied = self._copy_in_kernel(reader, offset, length) if isinstance(reader, LocalReader) else 0
         self._position += copied
         for piece in whole(reader, offset + copied, length - copied, _BUFFER):
             self._put(memoryview(piece))
@@ -154,7 +154,7 @@ class LocalWriter(WritingHandle):
                 os.posix_fadvise(self._descriptor, self._given_bytes, length, os.POSIX_FADV_DONTNEED)
             self._given_bytes = self._put_bytes
 
-    def _copy_in_kernel(self, reader: "_OnDescriptor", offset: int, length: int) -> int:
+    def _copy_in_kernel(self, reader: LocalReader, offset: int, length: int) -> int:
         """
         Copy bytes without passing them through this process; returns how many. The number is lower than asked when the
         file systems can't copy this way, or when the source ends.
@@ -175,13 +175,6 @@ class LocalWriter(WritingHandle):
             copied += step
             self._give_to_disk(step)
         return copied
-
-
-@runtime_checkable
-class _OnDescriptor(Protocol):
-    """A reader that has a file descriptor of this machine."""
-
-    def fileno(self) -> int: ...
 
 
 def _create(entry: Entry) -> int:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from os.path import commonprefix
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from compactor.acid.listing import FileEntry, Listing
 from compactor.errors import RefusedError, RetryableError, UnreachableError
 from compactor.reasons import Reason
-from compactor.storage.base import Contents, Promises
+from compactor.storage.base import Contents, Promises, Uploads
+from compactor.storage.failures import missing, taken
 from compactor.storage.location import LocationParts, join, parent, split
 from compactor.storage.object_store import FOLDER_SUFFIX, UPLOADS, ObjectStorage, apart, changed, files_and_directories
 from compactor.storage.registry import StorageOptions
@@ -32,20 +33,29 @@ _ROUNDS: Final = 10
 Item = TypeVar("Item")
 
 
-class S3Storage(ObjectStorage):
+class S3Storage(ObjectStorage, Uploads):
     """
-    A `Storage` on one bucket.
+    A `Storage` on one bucket, and its uploads.
 
     Args:
         parts: of any location in the bucket.
     """
 
     def __init__(self, parts: LocationParts, options: StorageOptions) -> None:
-        super().__init__(parts)
+        if not parts.authority:
+            what = f"an {parts.scheme}: location names a bucket: {parts.scheme}://bucket{parts.path}"
+            raise RefusedError(Reason.UNSUPPORTED_STORE, what)
         self._bucket: Final = parts.authority
         self.client: Final = S3Client(options.s3)
-        self.side_by_side: Final = options.s3.threads
         self._promises: Promises | None = None
+
+    @property
+    def uploads(self) -> Self:
+        return self
+
+    @property
+    def side_by_side(self) -> int:
+        return self.client.settings.threads
 
     # Looking
 
@@ -104,6 +114,26 @@ class S3Storage(ObjectStorage):
             prepared.abort()
             raise
 
+    def rename_noreplace(self, source: str, target: str) -> None:
+        """Always refuses: an object store can't rename."""
+        what = f"can't rename {source!r} to {target!r}: an object store can't rename"
+        raise RefusedError(Reason.UNSUPPORTED_STORE, what)
+
+    def adopt(self, source: str, target: str) -> None:
+        """Changes nothing: the bucket decides who may read an object."""
+        self._require(source)
+        self._require(target)
+
+    def sync_directory(self, location: str) -> None:
+        """Does nothing: a visible object is durable."""
+
+    def _require_free(self, location: str) -> None:
+        if self.exists(location):
+            raise taken(location)
+        above = parent(location)
+        if (prefix := _prefix(above)) and not any(self._entries(prefix, above, 1)):
+            raise missing(above)
+
     # Publishing
 
     def prepare(self, source: str, target: str, owner: str, records: str) -> Upload:
@@ -129,6 +159,9 @@ class S3Storage(ObjectStorage):
         return str(head.get("Metadata", {}).get(OWNER, ""))
 
     # Removing
+
+    def delete_tree(self, location: str) -> None:
+        self.withdraw(location, "")
 
     def delete_file(self, location: str) -> None:
         try:
@@ -268,10 +301,6 @@ class S3Storage(ObjectStorage):
             return
         with explained("make directory", location):
             self.client.call.put_object(Bucket=self._bucket, Key=_prefix(location), Body=b"")
-
-    def _is_directory(self, location: str) -> bool:
-        prefix = _prefix(location)
-        return not prefix or any(self._entries(prefix, location, 1))
 
     def _object(self, location: str) -> Object:
         key = _key(location)

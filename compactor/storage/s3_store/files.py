@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from compactor.errors import CompactorError, CorruptFileError, OutcomeUnknownError, UnreachableError
 from compactor.handles import RandomReader
-from compactor.reasons import Reason
-from compactor.storage.handles import ReadingHandle, WritingHandle, truncated
+from compactor.storage.handles import ReadHandle, WriteHandle, truncated
 from compactor.storage.s3_store import records
 from compactor.storage.s3_store.client import (
     WRITE,
@@ -38,12 +37,12 @@ class Object:
     etag: str
 
 
-class S3Reader(ReadingHandle):
+class S3Reader(ReadHandle):
     """A `ReadHandle` on an object."""
 
     def __init__(self, client: S3Client, name: str, found: Object) -> None:
-        self.name: Final = name
-        self.size: Final = found.size
+        self.name = name
+        self.size = found.size
         self.object: Final = found
         self.client: Final = client
 
@@ -95,10 +94,7 @@ class Upload:
 
     def _begin(self) -> None:
         self._parts: list[Future[str]] = []
-        with explained("write", self.target):
-            self._id: str = self.client.call.create_multipart_upload(
-                Bucket=self.bucket, Key=self.key, Metadata=self._metadata
-            )["UploadId"]
+        self._id: str = self._ask("create_multipart_upload", Metadata=self._metadata)["UploadId"]
         if self._noted_in is not None:  # before the first part: a fence that doesn't find it has removed the sources
             try:
                 self._notes.append(records.note(self.client, self.bucket, self._noted_in, self.key, self._id))
@@ -186,6 +182,10 @@ class Upload:
             records.remove(self.client, self.bucket, self._notes[-1])
             self._notes.pop()
 
+    def _ask(self, operation: str, **arguments: Any) -> Any:
+        with explained("write", self.target):
+            return getattr(self.client.call, operation)(Bucket=self.bucket, Key=self.key, **arguments)
+
     def _add(self, work: Callable[[int], str], done: Callable[[], None] = lambda: None) -> None:
         number = len(self._parts) + 1
         future = self._pool.submit(work, number)
@@ -193,10 +193,7 @@ class Upload:
         self._parts.append(future)
 
     def _put(self, number: int, data: bytes) -> str:
-        with explained("write", self.target):
-            answer = self.client.call.upload_part(
-                Bucket=self.bucket, Key=self.key, UploadId=self._id, PartNumber=number, Body=data
-            )
+        answer = self._ask("upload_part", UploadId=self._id, PartNumber=number, Body=data)
         self.client.count(sent=len(data))
         return str(answer["ETag"])
 
@@ -211,23 +208,21 @@ class Upload:
             return self._put(number, reader.read_at(offset, length))
         chosen = {} if whole else {"CopySourceRange": f"bytes={offset}-{offset + length - 1}"}
         try:
-            with explained("write", self.target):
-                answer: Any = self.client.call.upload_part_copy(
-                    Bucket=self.bucket,
-                    Key=self.key,
-                    UploadId=self._id,
-                    PartNumber=number,
-                    CopySource={"Bucket": source.bucket, "Key": source.key},
-                    CopySourceIfMatch=source.etag,
-                    **chosen,
-                )
+            answer = self._ask(
+                "upload_part_copy",
+                UploadId=self._id,
+                PartNumber=number,
+                CopySource={"Bucket": source.bucket, "Key": source.key},
+                CopySourceIfMatch=source.etag,
+                **chosen,
+            )
         except FileExistsError:  # so `explained` reports a failed condition: the source was replaced
             raise replaced(source.key) from None
         self.client.count(copied=length)
         return str(answer["CopyPartResult"]["ETag"])
 
 
-class S3Writer(WritingHandle):
+class S3Writer(WriteHandle):
     """
     A `WriteHandle` on an object that didn't exist before. No object is there until `close`. A small object is sent in
     one request.
@@ -259,10 +254,11 @@ class S3Writer(WritingHandle):
 
     def _finish(self) -> None:
         content = self._assembler.finish()
-        if content is not None:
-            self._put_whole(content)
-        else:
+        if content is None:
             self._complete()
+            return
+        put_new(self._client, self._bucket, self._key, content, self.name)
+        self._client.count(sent=len(content))
 
     def _give_up(self) -> None:
         if self._upload is not None:
@@ -286,10 +282,6 @@ class S3Writer(WritingHandle):
         if self._upload is None:
             self._upload = Upload(self._client, self._bucket, self._key, self.name)
         return self._upload
-
-    def _put_whole(self, content: bytes) -> None:
-        put_new(self._client, self._bucket, self._key, content, self.name)
-        self._client.count(sent=len(content))
 
     def _complete(self) -> None:
         upload = self._begun()
@@ -319,4 +311,4 @@ def abort_upload(client: S3Client, bucket: str, key: str, upload_id: str, name: 
 
 def replaced(name: str) -> CorruptFileError:
     """The error for an object that isn't the one that was opened."""
-    return CorruptFileError(Reason.CORRUPT_FILE, f"{name!r} was replaced or removed while it was read")
+    return CorruptFileError(f"{name!r} was replaced or removed while it was read")

@@ -11,7 +11,7 @@ Source: docs/storage.md, "What the store must do".
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from compactor.acid.names import TRASH_PREFIX
@@ -139,10 +139,11 @@ class _Trial:
 
     # Requests
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _ask(self, operation: str, name: str | None = None, **arguments: Any) -> Any:
+        key = {} if name is None else {"Key": self._prefix + name}
         with explained("try the store with", self._prefix):
-            yield
+            answer = getattr(self._call, operation)(Bucket=self._bucket, **key, **arguments)
+            return answer["Body"].read() if operation == "get_object" else answer
 
     @staticmethod
     def _refused(request: Callable[[], object]) -> bool:
@@ -161,22 +162,16 @@ class _Trial:
         return False
 
     def _put(self, name: str, body: bytes) -> None:
-        with self._explained():
-            self._call.put_object(
-                Bucket=self._bucket, Key=self._prefix + name, Body=body, IfNoneMatch="*", Metadata={WRITE: name}
-            )
+        self._ask("put_object", name, Body=body, IfNoneMatch="*", Metadata={WRITE: name})
 
     def _head(self, name: str) -> Any:
         try:
-            with self._explained():
-                return self._call.head_object(Bucket=self._bucket, Key=self._prefix + name)
+            return self._ask("head_object", name)
         except FileNotFoundError:
             return None
 
     def _get(self, name: str, **condition: str) -> bytes:
-        with self._explained():
-            answer = self._call.get_object(Bucket=self._bucket, Key=self._prefix + name, **condition)
-            return bytes(answer["Body"].read())
+        return bytes(self._ask("get_object", name, **condition))
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -185,30 +180,19 @@ class _Trial:
             return None
 
     def _listed(self) -> dict[str, Any]:
-        with self._explained():
-            answer = self._call.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix)
+        answer = self._ask("list_objects_v2", Prefix=self._prefix)
         return {item["Key"].removeprefix(self._prefix): item for item in answer.get("Contents", ())}
 
     def _begun(self, name: str) -> str:
-        with self._explained():
-            answer = self._call.create_multipart_upload(
-                Bucket=self._bucket, Key=self._prefix + name, Metadata={WRITE: name}
-            )
-        self._uploads.append((name, answer["UploadId"]))
-        return str(answer["UploadId"])
+        upload = str(self._ask("create_multipart_upload", name, Metadata={WRITE: name})["UploadId"])
+        self._uploads.append((name, upload))
+        return upload
 
     def _copied(self, upload: str, name: str, etag: str | None) -> str:
         """Copy the first object as a part; returns the part's ETag."""
+        source = {"CopySource": {"Bucket": self._bucket, "Key": f"{self._prefix}a"}}
         chosen = {} if etag is None else {"CopySourceIfMatch": etag}
-        with self._explained():
-            answer = self._call.upload_part_copy(
-                Bucket=self._bucket,
-                Key=self._prefix + name,
-                UploadId=upload,
-                PartNumber=1,
-                CopySource={"Bucket": self._bucket, "Key": f"{self._prefix}a"},
-                **chosen,
-            )
+        answer = self._ask("upload_part_copy", name, UploadId=upload, PartNumber=1, **source, **chosen)
         return str(answer["CopyPartResult"]["ETag"])
 
     def _prepared(self, name: str) -> tuple[str, str]:
@@ -217,23 +201,16 @@ class _Trial:
         return upload, self._copied(upload, name, None if head is None else head.get("ETag"))
 
     def _complete(self, name: str, upload: str, part: str) -> None:
-        with self._explained():
-            self._call.complete_multipart_upload(
-                Bucket=self._bucket,
-                Key=self._prefix + name,
-                UploadId=upload,
-                MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part}]},
-                IfNoneMatch="*",
-            )
+        parts = {"Parts": [{"PartNumber": 1, "ETag": part}]}
+        self._ask("complete_multipart_upload", name, UploadId=upload, MultipartUpload=parts, IfNoneMatch="*")
 
     def _abort(self, name: str, upload: str) -> None:
-        with contextlib.suppress(FileNotFoundError), self._explained():
-            self._call.abort_multipart_upload(Bucket=self._bucket, Key=self._prefix + name, UploadId=upload)
+        with contextlib.suppress(FileNotFoundError):
+            self._ask("abort_multipart_upload", name, UploadId=upload)
 
     def _delete(self, name: str, etag: str | None = None) -> None:
         item = {"Key": self._prefix + name} | ({} if etag is None else {"ETag": etag})
-        with self._explained():
-            self._call.delete_objects(Bucket=self._bucket, Delete={"Objects": [item], "Quiet": True})
+        self._ask("delete_objects", Delete={"Objects": [item], "Quiet": True})
 
 
 def _mark(head: Any) -> str | None:

@@ -178,7 +178,7 @@ def test_parsing_never_raises_anything_else(name):
 def test_bucket_files(name, expected):
     """Bucket and attempt by name; side files are none."""
     parsed = parse_bucket_file(name)
-    assert parsed == (None if expected is None else BucketFile(*expected, name))
+    assert parsed == (None if expected is None else BucketFile(*expected))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_bucket_files(name, expected):
 def test_original_files(name, expected):
     """Bucket and copy by name; a name that tells no bucket is none."""
     parsed = parse_original_file(name)
-    assert parsed == (None if expected is None else OriginalFile(*expected, name))
+    assert parsed == (None if expected is None else OriginalFile(*expected))
 
 
 def test_hidden_and_side_files():

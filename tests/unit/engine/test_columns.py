@@ -13,7 +13,7 @@ from compactor.acid.columns import ColumnRule, column_rule, disputed, places, un
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.types import ACID_NAMES, parse_hive_type
 from compactor.errors import RefusedError, VerificationError
-from compactor.orc.digests.moved import SourceIds
+from compactor.orc.digests.moved import source_ids
 from compactor.orc.writing import schema_evolution
 from compactor.reasons import Reason
 from tests import compacting, strategies
@@ -98,7 +98,7 @@ def test_the_check_s_rule_is_the_conversion_s(data, rule):
         return parse_hive_type(f"struct<{','.join(f'{name}:{data.draw(kinds)}' for name in data.draw(names))}>")
 
     file, table = drawn(), drawn()
-    ids, below = SourceIds(file, table, rule).of, 1
+    ids, below = source_ids(file, table, rule), 1
     starts = [1 + sum(sum(1 for _ in child.walk()) for child in file.children[:at]) for at in range(len(file.children))]
     for child, place in zip(table.children, places(file, table, by_position=rule is ColumnRule.POSITION), strict=True):
         assert ids[below] == (None if place is None else starts[place])

@@ -2,9 +2,8 @@
 
 import pytest
 
-from compactor.acid.row_id import RowKey, encode
+from compactor.acid.row_id import RowKey, SyntheticIds, encode
 from compactor.engine.tasks.delete_windows import spanning
-from compactor.orc.recode import Synthetic
 from compactor.orc.rows import StripeSource
 from tests.unit.orc.files import ROW, acid_file, insert, opened, plain_file
 
@@ -35,4 +34,4 @@ def test_one_file_that_does_not_tell_leaves_no_span(order):
 def test_rows_without_keys_span_all_that_are_given_to_them():
     """An original file, numbered from where the one before it ended: its first row and its last one are in."""
     file = plain_file(ROW, [(n, "x") for n in range(4)])
-    assert spanning([StripeSource(*opened(file), synthetic=Synthetic(1, BUCKET, 10))]) == tuple(keys(10, 13))
+    assert spanning([StripeSource(*opened(file), synthetic=SyntheticIds(1, BUCKET, 10))]) == tuple(keys(10, 13))

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from compactor.errors import CancelledError, CompactorError
-from compactor.spark.application.mailbox import Answer, Mailbox
+from compactor.spark.application.mailbox import Mailbox
 from compactor.storage.registry import storage_for
 
 SECRET = b"s" * 32
@@ -36,9 +36,9 @@ def test_a_request_and_its_answer(home):
     function, tasks = application.request(1)
     application.tell_part(1, 50)
     assert daemon.look().part == 0.5
-    application.reply(1, Answer([function(task) for task in tasks]))
+    application.reply(1, [function(task) for task in tasks])
     assert daemon.look().answered == 1
-    assert daemon.answer(1).results == [1, 2]
+    assert daemon.answer(1) == [1, 2]
 
 
 def test_the_share_is_that_of_the_last_request(home):
@@ -70,7 +70,7 @@ def test_where_the_staging_directory_is_gone_both_sides_notice(home, tmp_path):
     for act in (
         both.open,
         lambda: both.ask(1, len, []),
-        lambda: both.reply(1, Answer([])),
+        lambda: both.reply(1, []),
         lambda: both.announce("x"),
         lambda: both.request(1),
     ):
@@ -100,7 +100,7 @@ def test_a_file_is_sealed_with_its_name(home, tmp_path):
     """An old answer can't be passed off as a new one."""
     both = box(home)
     both.open()
-    both.reply(1, Answer([1]))
+    both.reply(1, [1])
     folder = tmp_path / ".compactor-1-a" / "application"
     (folder / "answer-00001").rename(folder / "answer-00002")
     with pytest.raises(CompactorError, match="wasn't written"):

@@ -343,7 +343,7 @@ def test_evidence_is_kept_by_copying(table, monkeypatch):
     attempt.verify()
 
     def differs(*_, **__):
-        raise VerificationError(Reason.VERIFICATION_FAILED, "it differs")
+        raise VerificationError("it differs")
 
     monkeypatch.setattr("compactor.engine.verify.result.check_accounts", differs)
     with pytest.raises(VerificationError, match=r"kept aside: \.evidence-compactor-1-a"):

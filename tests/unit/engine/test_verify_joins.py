@@ -8,6 +8,7 @@ from compactor.engine.insert_only.tasks import apart
 from compactor.engine.results import Checked, RowCounts
 from compactor.engine.verify.result import check_joins
 from compactor.errors import VerificationError
+from compactor.planning.document import Action, FileJoin, Segment
 
 INPUTS = [SimpleNamespace(path=f"delta_{n}/000000_0", length=10 * n, rows=n) for n in (1, 2, 3)]
 DIRECTORY, NAME = "base_3", "000000_0"
@@ -21,8 +22,8 @@ def staged(*, rows=None, copied=60, alone=(), shorter=0, checked=(), kind="text"
         rows, copied: of the joined file; without rows there is none.
         alone: the numbers of those that were carried over alone, by so many bytes `shorter`.
     """
-    segments = [SimpleNamespace(path=one.path, rows=one.rows, bytes=one.length) for one in INPUTS]
-    join = SimpleNamespace(name=NAME, format=kind, segments=segments)
+    segments = [Segment(Action.COPY, one.path, (), "", one.rows, one.length) for one in INPUTS]
+    join = FileJoin(NAME, kind, tuple(segments))
     copies = apart(join, INPUTS)
     files = [
         SimpleNamespace(directory=DIRECTORY, name=copies[n - 1].name, length=copies[n - 1].bytes - shorter)

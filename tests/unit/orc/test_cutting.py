@@ -21,7 +21,14 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import Kind, row_type
 from compactor.errors import RefusedError
 from compactor.orc.cutting import columns, streams, stripe
-from compactor.orc.cutting.runs import decoded_bytes, decoded_integers, encoded_bytes, encoded_integers, integer_runs
+from compactor.orc.cutting.runs import (
+    UncutError,
+    decoded_bytes,
+    decoded_integers,
+    encoded_bytes,
+    encoded_integers,
+    integer_runs,
+)
 from compactor.orc.cutting.streams import Edit, Stream
 from compactor.orc.cutting.stripe import cut
 from compactor.orc.events.keys import read_keys
@@ -268,7 +275,8 @@ def test_runs_of_bytes(repeated, others):
     values = np.frombuffer(others + b"".join(bytes([value]) * count for value, count in repeated), np.uint8)
     data, found = encoded_bytes(values)
     assert (decoded_bytes(data, len(values)) == values).all()
-    assert decoded_bytes(data, len(values) + 1) is None
+    with pytest.raises(UncutError):
+        decoded_bytes(data, len(values) + 1)
     assert (found.starts[-1], found.firsts[-1]) == (len(data), len(values))
 
 
@@ -423,7 +431,7 @@ def test_older_encodings_are_not_known(kind):
     streams = {columns.DATA: Stream((b"",), Compression.NONE, 64)}
     column = columns.Column(pb.Type(kind=kind), pb.ColumnEncoding(kind=0), streams)
     nothing = np.zeros(0, np.int64)
-    with pytest.raises(columns.UnknownEncodingError):
+    with pytest.raises(UncutError):
         columns.cut_column(column, columns.ValueCut(np.ones(0, np.bool_), np.zeros(1, np.int64), nothing))
 
 

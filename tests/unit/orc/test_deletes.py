@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.acid.row_id import RowKey, encode
+from compactor.acid.row_id import Hit, RowKey, encode
 from compactor.errors import CorruptFileError
-from compactor.orc.events.deletes import DeleteEvents, DeleteHit, visible
+from compactor.orc.events.deletes import DeleteEvents, visible
 from compactor.orc.events.keys import stripe_bounds
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.reading.consistency import check_key_statistics
@@ -74,20 +74,20 @@ def test_a_hit_is_never_overlooked(events, keys):
     _, tail = opened(acid_file([insert(key, (1, "v")) for key in keys]))
     hit = DeleteEvents.of(columns(list(named))).hit(stripe_bounds(tail, 0))
     touched = any(key in named for key in keys)
-    assert not (hit is DeleteHit.NONE and touched)
-    assert not (hit is DeleteHit.CERTAIN and not touched)
+    assert not (hit is Hit.NONE and touched)
+    assert not (hit is Hit.CERTAIN and not touched)
 
 
 @pytest.mark.parametrize(
     ("keys", "event", "hit"),
     [
-        ([(1, 0), (1, 1), (1, 2)], (1, 0), DeleteHit.CERTAIN),
-        ([(1, 0), (1, 1), (1, 2)], (1, 1), DeleteHit.CERTAIN),
-        ([(1, 0), (1, 1), (1, 2)], (1, 2), DeleteHit.CERTAIN),
-        ([(1, 0), (1, 1), (1, 2)], (1, 3), DeleteHit.NONE),
-        ([(1, 0), (1, 2), (1, 4)], (1, 4), DeleteHit.CERTAIN),
-        ([(1, 0), (1, 2), (1, 4)], (1, 3), DeleteHit.POSSIBLE),
-        ([(1, 0), (2, 1)], (1, 1), DeleteHit.POSSIBLE),  # as many row ids as rows, but of two writes
+        ([(1, 0), (1, 1), (1, 2)], (1, 0), Hit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 1), Hit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 2), Hit.CERTAIN),
+        ([(1, 0), (1, 1), (1, 2)], (1, 3), Hit.NONE),
+        ([(1, 0), (1, 2), (1, 4)], (1, 4), Hit.CERTAIN),
+        ([(1, 0), (1, 2), (1, 4)], (1, 3), Hit.POSSIBLE),
+        ([(1, 0), (2, 1)], (1, 1), Hit.POSSIBLE),  # as many row ids as rows, but of two writes
     ],
 )
 def test_what_bounds_tell_of_a_hit(keys, event, hit):

@@ -21,12 +21,13 @@ from compactor.orc.digests.digest_values import struct_of
 from compactor.orc.digests.lanes import hash_bytes, mixed
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.tail import Tail
-from compactor.orc.recode import RowFilter, recode, recode_into
-from compactor.orc.rows import RowTally, SourceRows, StripeSource
+from compactor.orc.recode import recode_into
+from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.encode import Encoder
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import Splicer
 from tests import strategies
+from tests.recoding import recode
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened
 from tests.unit.orc.test_recode import deletes
 

@@ -6,16 +6,16 @@ import pytest
 
 from compactor.acid.row_id import RowKey
 from compactor.orc.events.deletes import DeleteEvents
-from compactor.orc.events.keys import acid_stats, last_key, parse_key_index, read_keys, stripe_bounds
+from compactor.orc.events.keys import acid_stats, last_key, read_keys, stripe_bounds
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.statistics import merge_statistics
 from compactor.orc.format.tail import read_tail
-from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
 from compactor.orc.writing.output import OutputFormat, compatible
 from compactor.orc.writing.splice import Splicer
 from compactor.storage.local_fs.files import LocalReader
 from tests.fixtures import hive
+from tests.recoding import recode
 from tests.unit.orc.files import MemorySink, opened, rows_of
 
 
@@ -55,7 +55,7 @@ def test_keys_are_where_hive_says(bucket_files):
     for path in bucket_files:
         reader = LocalReader(str(path))
         tail = read_tail(reader)
-        for index, noted in enumerate(parse_key_index(tail)):
+        for index, noted in enumerate(tail.key_index):
             keys = KeyColumns.concat(list(read_keys(reader, tail, index)))
             bounds = stripe_bounds(tail, index)
             assert noted == keys.key(-1) == last_key(reader, tail, index)

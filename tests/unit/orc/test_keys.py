@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowKey
 from compactor.errors import CorruptFileError
-from compactor.orc.events.keys import acid_stats, format_key_index, last_key, parse_key_index, read_keys, stripe_bounds
+from compactor.orc.events.keys import acid_stats, format_key_index, last_key, read_keys, stripe_bounds
 from compactor.orc.format.key_columns import KeyColumns, keys_up_to
 from compactor.orc.format.tail import KEY_INDEX
 from compactor.orc.reading.single_stripe import read_batches, stripe_image
@@ -83,14 +83,14 @@ KEYS = [RowKey(1, BUCKET, 3), RowKey(2, BUCKET, 0)]
 
 def test_a_key_index_is_read_as_hive_writes_it():
     """`writeId,bucket,rowId;` for each stripe, with a semicolon at the end."""
-    assert parse_key_index(indexed(b"2,536870912,0;", KEYS)) == [KEYS[1]]
+    assert indexed(b"2,536870912,0;", KEYS).key_index == [KEYS[1]]
     assert format_key_index(KEYS) == b"1,536870912,3;2,536870912,0;"
 
 
 @pytest.mark.parametrize("value", [b"", b"1,536870912,3;2,536870912,0;", b"2,536870912;", b"x,y,z;", b"2,536870912,0"])
 def test_a_key_index_that_cant_be_is_no_index(value):
     """Too few or too many entries (HIVE-18817), or no numbers: as if it weren't there."""
-    assert parse_key_index(indexed(value, KEYS)) is None
+    assert indexed(value, KEYS).key_index is None
 
 
 def test_an_index_tightens_bounds_only_inside_the_statistics():
@@ -168,5 +168,5 @@ def test_a_source_that_ends_inside_a_stripe_is_named():
             whole = reader.read_at(offset, length)
             return whole if offset >= tail.stripes[0].offset + tail.stripes[0].data_length else whole[: length // 2]
 
-    with pytest.raises(CorruptFileError, match="cut ended inside a stripe"):
+    with pytest.raises(CorruptFileError, match="cut ended too early"):
         list(read_keys(Cut(), tail, 0))

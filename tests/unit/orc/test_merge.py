@@ -4,10 +4,10 @@ import numpy as np
 
 from compactor.acid.row_id import RowKey, encode
 from compactor.acid.types import acid_type, parse_hive_type
-from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
 from compactor.orc.writing import encode as encoding
 from compactor.orc.writing.output import OutputFormat
+from tests.recoding import recode
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened
 
 BUCKET = encode(0, 0)

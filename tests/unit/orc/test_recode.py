@@ -10,23 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.acid.row_id import RowKey
+from compactor.acid.row_id import RowKey, SyntheticIds
 from compactor.acid.types import HiveType, Kind, acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc import recode as recoding
 from compactor.orc.digests.digest import Digester
 from compactor.orc.events.deletes import DeleteEvents
-from compactor.orc.events.keys import format_key_index, parse_key_index
+from compactor.orc.events.keys import format_key_index
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.tail import KEY_INDEX, read_stripe_footer
 from compactor.orc.reading.consistency import check_key_statistics
-from compactor.orc.recode import RowFilter, Synthetic, recode, recode_into, write_delete_events
-from compactor.orc.rows import StripeSource
+from compactor.orc.recode import recode_into, write_delete_events
+from compactor.orc.rows import RowFilter, StripeSource
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import Splicer
 from compactor.reasons import Reason
 from tests import strategies
+from tests.recoding import recode
 from tests.unit.orc.files import ROW, MemorySink, acid_file, delete, insert, opened, plain_file, rows_of
 
 BUCKET = 536870912
@@ -125,7 +126,7 @@ def test_recoding_is_filter_and_sort(files, gone, aborted, watermark):
     assert result.deleted == len(seen) - len(expected) - len(invisible)
     _, tail = opened(made)
     if expected:
-        assert parse_key_index(tail)[-1] == RowKey(*expected[-1][1:4])
+        assert tail.key_index[-1] == RowKey(*expected[-1][1:4])
         for column in range(1, 6):
             numbers = [row[column - 1] for row in expected]
             noted = tail.footer.statistics[column]
@@ -210,7 +211,7 @@ def test_stripes_end_where_they_are_full():
     assert result.summary.stripes == len(tail.stripes) > 1
     assert rows_of(made) == rows_of(file)
     ends = np.cumsum(result.summary.stripe_rows)
-    assert parse_key_index(tail) == [RowKey(1, BUCKET, int(end) - 1) for end in ends]
+    assert tail.key_index == [RowKey(1, BUCKET, int(end) - 1) for end in ends]
 
 
 def test_the_memory_of_dictionaries_ends_a_stripe(monkeypatch):
@@ -251,7 +252,7 @@ def test_stripes_get_as_many_rows_as_there_were(sizes, most, far):
     assert 0 < rows[-1] <= most
     assert rows_of(made) == [found for file in files for found in rows_of(file)]
     _, tail = opened(made)
-    assert parse_key_index(tail) == [rows_of(made)[end - 1][1:4] for end in np.cumsum(rows)]
+    assert tail.key_index == [rows_of(made)[end - 1][1:4] for end in np.cumsum(rows)]
 
 
 def test_thousands_of_tiny_stripes_become_one():
@@ -322,7 +323,7 @@ def test_files_without_keys_get_them():
     """Original rows: the given write id and bucket, row ids from the file's first one on; deletes hit them by these."""
     tree = row_type([("id", "int"), ("v", "string"), ("s", "struct<a:int,b:array<string>>")])
     file = plain_file(tree, [(n, f"v{n}", (n, ["x", None])) for n in range(6)])
-    keys = Synthetic(0, BUCKET, 100)
+    keys = SyntheticIds(0, BUCKET, 100)
     made, _ = run(
         [source(file, synthetic=keys)], OutputFormat(acid_type(tree)), RowFilter(deletes({RowKey(0, BUCKET, 103)}))
     )
@@ -336,7 +337,7 @@ def test_row_ids_of_a_later_stripe_count_from_the_file():
     for size in (3, 2, 4):
         splicer.add_stripe(*opened(plain_file(ROW, [(size, "v")] * size)), 0)
     splicer.finish(None)
-    made, _ = run([source(sink.getvalue(), synthetic=Synthetic(0, BUCKET, 10), stripes=(1, 2))])
+    made, _ = run([source(sink.getvalue(), synthetic=SyntheticIds(0, BUCKET, 10), stripes=(1, 2))])
     assert [row[3] for row in rows_of(made)] == list(range(13, 19))
 
 
@@ -355,7 +356,9 @@ def test_row_ids_go_on_from_batch_to_batch(monkeypatch, value):
     splicer.finish(None)
     gone = DeleteEvents.of(KeyColumns.of([RowKey(0, BUCKET, 100 + n) for n in (5, 17)]))
     made, _ = run(
-        [source(sink.getvalue(), synthetic=Synthetic(0, BUCKET, 100))], OutputFormat(acid_type(tree)), RowFilter(gone)
+        [source(sink.getvalue(), synthetic=SyntheticIds(0, BUCKET, 100))],
+        OutputFormat(acid_type(tree)),
+        RowFilter(gone),
     )
     assert [(row[3] - 100, row[5][0]) for row in rows_of(made)] == [(n, n % 10) for n in range(20) if n not in (5, 17)]
 
@@ -365,7 +368,7 @@ def test_keys_are_given_where_there_are_none_and_only_there():
     with pytest.raises(CorruptFileError, match="no ACID columns"):
         run([source(plain_file(ROW, [(1, "v")]))])
     with pytest.raises(CorruptFileError, match="has ACID columns"):
-        run([source(many(1), synthetic=Synthetic(0, BUCKET, 0))])
+        run([source(many(1), synthetic=SyntheticIds(0, BUCKET, 0))])
     with pytest.raises(ValueError, match="full-ACID"):
         run([], OutputFormat(ROW))
 
@@ -574,7 +577,7 @@ def test_bloom_filters_are_written_where_asked_for():
 def test_delete_events_are_written_as_hive_has_them(keys):
     """Operation 2, key of the row, the deleting write id, no row; Hive's counts say deletes."""
     sink = MemorySink()
-    summary = write_delete_events(deletes(keys), OUTPUT, sink)
+    summary = write_delete_events(deletes(keys).blocks(), OUTPUT, sink)
     assert rows_of(sink) == [delete(key, 9) for key in sorted(keys)]
     assert (summary.rows, opened(sink.getvalue())[1].user_metadata["hive.acid.stats"]) == (
         len(keys),

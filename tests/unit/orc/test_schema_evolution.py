@@ -10,12 +10,12 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, parse_hive_type
 from compactor.errors import RefusedError
 from compactor.orc.reading.arrow import arrow_type
-from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
 from compactor.orc.writing.output import OutputFormat, compatible
 from compactor.orc.writing.schema_evolution import conversion, widens_float
 from compactor.reasons import Reason
 from tests import strategies
+from tests.recoding import recode
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened, rows_of
 
 BUCKET = 536870912

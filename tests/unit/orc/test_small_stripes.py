@@ -16,8 +16,8 @@ from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import Tail
-from compactor.orc.recode import RowFilter, recode_into
-from compactor.orc.rows import StripeSource
+from compactor.orc.recode import recode_into
+from compactor.orc.rows import RowFilter, StripeSource
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import Splicer
 from tests import strategies

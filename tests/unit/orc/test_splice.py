@@ -11,7 +11,7 @@ from compactor.acid.row_id import RowKey
 from compactor.acid.types import acid_type, row_type
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.handles import MemoryReader
-from compactor.orc.events.keys import acid_stats, parse_key_index, stripe_bounds
+from compactor.orc.events.keys import acid_stats, stripe_bounds
 from compactor.orc.format.codec import Compression
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.writing.copied import difference
@@ -50,7 +50,7 @@ def test_a_spliced_file_is_its_sources_one_after_the_other(sizes, kind):
     assert rows_of(sink) == [row for data in files for row in rows_of(data)]
     _, tail = opened(sink.getvalue())
     assert (tail.rows, len(tail.stripes), summary.length) == (sum(sizes), len(sizes), len(sink.getvalue()))
-    assert parse_key_index(tail) == [RowKey(write_id, BUCKET, size - 1) for write_id, size in enumerate(sizes, start=1)]
+    assert tail.key_index == [RowKey(write_id, BUCKET, size - 1) for write_id, size in enumerate(sizes, start=1)]
     assert acid_stats(tail) == (sum(sizes), 0, 0)
     assert tail.user_metadata["hive.acid.version"] == b"2"
     assert (summary.first_key, summary.last_key) == (RowKey(1, BUCKET, 0), RowKey(len(sizes), BUCKET, sizes[-1] - 1))

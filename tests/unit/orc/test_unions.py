@@ -30,7 +30,7 @@ def test_delete_events_of_a_table_with_unions(columns):
     types = acid_type(parse_hive_type(f"struct<{columns}>"))
     keys = [RowKey(1, BUCKET, 0), RowKey(1, BUCKET, 7), RowKey(2, BUCKET, 0)]
     events, sink = DeleteEvents.load([opened(acid_file([delete(key, 4) for key in keys]))]), MemorySink()
-    summary = write_delete_events(events, OutputFormat(types), sink)
+    summary = write_delete_events(events.blocks(), OutputFormat(types), sink)
     _, tail = opened(sink.getvalue())
     assert (tail.tree, summary.rows, tail.key_index) == (types, 3, [keys[-1]])
     assert rows_of(sink) == [(2, *key, 4, None) for key in keys]

@@ -10,9 +10,9 @@ from compactor.errors import CorruptFileError, RefusedError
 from compactor.orc.format.proto import orc_pb2 as pb
 from compactor.orc.format.tail import read_stripe_footer
 from compactor.orc.format.zones import may_follow, stripe_zone, zone_of
-from compactor.orc.recode import recode
 from compactor.orc.rows import StripeSource
 from compactor.orc.writing.output import OutputFormat
+from tests.recoding import recode
 from tests.unit.orc.files import MemorySink, acid_file, insert, opened, rows_of
 
 BUCKET = 536870912

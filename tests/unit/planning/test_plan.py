@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.names import DirKind
-from compactor.acid.row_id import RowKey, encode
+from compactor.acid.row_id import Hit, RowKey, SyntheticIds, encode
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
@@ -26,9 +26,8 @@ from compactor.planning.document import (
     InputFile,
     OutputDir,
     Segment,
-    SyntheticIds,
 )
-from compactor.planning.facts import DeleteFacts, FileFacts, Hit, StripeFacts, TableSpec
+from compactor.planning.facts import DeleteFacts, FileFacts, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
 from compactor.planning.included import only_cleaning
 from compactor.planning.plan import plan, prepare
@@ -426,7 +425,7 @@ def test_what_a_reader_reads_is_what_a_major_takes(entries, aborted):
     spec = TableSpec("db.t", (("a", "int"),), ColumnRule.NAME)
     found, taken = everything(state, spec, LayoutVersion.HIVE_4, write_ids), selected(*entries, aborted=aborted)
     assert found.major
-    assert (found.inserts, found.deletes, found.base_write_id) == (taken.inserts, taken.deletes, taken.base_write_id)
+    assert (found.inserts, found.deletes) == (taken.inserts, taken.deletes)
     assert found.aborted == taken.aborted
     with pytest.raises(RefusedError):
         everything(

@@ -5,9 +5,9 @@ import shlex
 
 import pytest
 
-from compactor.acid.row_id import RowKey
+from compactor.acid.row_id import Hit, RowKey
 from compactor.planning.document import Cut, FileRole, FormatSpec, InputFile
-from compactor.planning.facts import FileFacts, Hit, StripeFacts
+from compactor.planning.facts import FileFacts, StripeFacts
 from compactor.planning.segments import SegmentSource, Sizes, segments
 from tests.casebook import Case, cases, check
 

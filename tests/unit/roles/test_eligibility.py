@@ -174,7 +174,7 @@ def stubs(monkeypatch):
     )
     made = SimpleNamespace(observe=lambda: None, plan=lambda _: SimpleNamespace(warnings=()))
     monkeypatch.setattr(plan_module, "Compaction", lambda *_: made)
-    monkeypatch.setattr(plan_module, "ConfiguredSubmitter", lambda _: None)
+    monkeypatch.setattr(plan_module, "submitter_for", lambda _: None)
     monkeypatch.setattr(plan_module, "plan_view", lambda _: None)
     monkeypatch.setattr(plan_module, "replace", lambda made, **_: made)
 

@@ -18,7 +18,7 @@ from compactor.engine.insert_only.formats import JoinOptions
 from compactor.engine.insert_only.tasks import WholeTask, run_whole
 from compactor.errors import RefusedError, UnreachableError
 from compactor.reasons import Reason
-from compactor.spark.results import Failed, run_partition
+from compactor.spark.results import run_partition
 from compactor.storage.local_fs import beneath
 from compactor.storage.local_fs.driver import LocalStorage
 from compactor.storage.registry import configure, configured
@@ -276,6 +276,6 @@ def test_a_task_walks_from_the_root_of_its_compaction(tmp_path):
         (answer,) = run_partition(run_whole, [task], options.beneath(str(shared.root)))
     finally:
         configure(options)
-    assert isinstance(answer, Failed)
-    assert answer.error.reason is Reason.UNSAFE_LOCATION
+    assert isinstance(answer, RefusedError)
+    assert answer.reason is Reason.UNSAFE_LOCATION
     assert shared.snapshot() == before

@@ -10,7 +10,7 @@ import pytest
 from compactor.errors import RefusedError
 from compactor.metrics import Metrics
 from compactor.reasons import Reason
-from compactor.spark.results import Counted, Failed, results_of, run_elsewhere
+from compactor.spark.results import Counted, results_of, run_elsewhere
 from compactor.storage.io_counters import OWN, TASKS, BytesMoved, measured, totals
 from compactor.storage.location import join
 from compactor.storage.registry import configured, storage_for
@@ -49,7 +49,7 @@ def test_a_task_that_refused_is_counted_too():
         results_of(
             [
                 Counted(1, BytesMoved(sent=1)),
-                Counted(Failed(refusal), BytesMoved(received=2)),
+                Counted(refusal, BytesMoved(received=2)),
                 Counted(3, BytesMoved(copied=4)),
             ]
         )

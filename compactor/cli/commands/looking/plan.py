@@ -25,7 +25,7 @@ from compactor.planning.document import CompactionPlan
 from compactor.planning.included import OnlyCleaning, only_cleaning
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
-from compactor.spark.factory import ConfiguredSubmitter
+from compactor.spark.factory import submitter_for
 from compactor.status.partition import Found
 from compactor.storage.registry import storage_for
 
@@ -91,7 +91,7 @@ def make_plan(
         stored=Catalog(database).stored_as(found.table, found.partition),
     )
     compaction = Compaction(
-        request, storage_for(found.location, session.places.root_of), ConfiguredSubmitter(settings), settings
+        request, storage_for(found.location, session.places.root_of), submitter_for(settings), settings
     )
     state = compaction.observe()
     try:

@@ -136,7 +136,7 @@ def _proof(reading: PartitionReading, file: InputFile, note: Note | None, held: 
     if held is None:
         wrong.append("values")
     elif held.digest != note.digest:
-        comparable = len(note.digest.columns) == sum(1 for _ in reading.row.walk())
+        comparable = len(note.digest.columns) == reading.row.columns
         wrong += (differences(reading.row, note.digest, held.digest) if comparable else ()) or ("values",)
     if held is not None and held.checksums != note.checksums:
         wrong.append(CHECKSUMS)

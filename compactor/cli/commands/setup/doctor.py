@@ -35,7 +35,7 @@ from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.db.serving import shortcomings
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
-from compactor.spark.factory import ConfiguredSubmitter
+from compactor.spark.factory import submitter_for
 from compactor.spark.java import require_java
 from compactor.spark.probe import seen_from_here
 from compactor.spark.submitter import JobName
@@ -453,7 +453,7 @@ def java() -> Finding:
 def spark_session(session: Session, locations: Sequence[str]) -> list[Finding]:
     """Start Spark as the daemon does, and let a task look at each store."""
     settings = session.settings
-    submitter = ConfiguredSubmitter(settings)
+    submitter = submitter_for(settings)
     master = settings.spark.master
     began = time.monotonic()
     try:
@@ -461,7 +461,7 @@ def spark_session(session: Session, locations: Sequence[str]) -> list[Finding]:
             pass
         started = units.seconds(time.monotonic() - began)
         job = JobName(f"{settings.host_name}-compactor-doctor", f"doctor.{secrets.token_hex(4)}")
-        answers = submitter.run(job, seen_from_here, list(locations))
+        answers = submitter.run(job, seen_from_here, list(locations), progress=lambda _: None, cancelled=lambda: False)
     except CompactorError as error:
         return [Finding("Spark", Standing.FAILED, one_line(error), "spark.master, spark.conf; see docs/spark.md")]
     finally:

@@ -16,8 +16,9 @@ from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.sight import Sight
 from compactor.roles.cleaner.quarantine.undo import Undo
-from compactor.storage.base import ReadHandle, Storage
+from compactor.storage.base import Storage
 from compactor.storage.forwarding import Answer, ForwardingStorage
+from compactor.storage.handles import ReadHandle
 from compactor.storage.location import join
 
 

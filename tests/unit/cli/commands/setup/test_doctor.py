@@ -518,7 +518,7 @@ def test_spark_that_doesnt_start(free, monkeypatch):
         def stop(self):
             pass
 
-    monkeypatch.setattr(doctor, "ConfiguredSubmitter", Away)
+    monkeypatch.setattr(doctor, "submitter_for", Away)
     checks, code = found(free)
     assert checks["Spark"] == ["failed", "no ResourceManager", "spark.master, spark.conf; see docs/spark.md"]
     assert code == 1
