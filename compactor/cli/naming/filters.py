@@ -250,6 +250,9 @@ def watched(session: Session, seconds: float | None, look: Callable[[], View]) -
                 answer = look()
         except UnreachableError as error:
             said.write(f"error: {error}\n")
+        except Exception:  # ends the watching: no picture follows with what was said
+            click.echo(said.getvalue(), err=True, nl=False)
+            raise
         if sys.stdout.isatty():
             click.clear()
         else:

@@ -13,7 +13,8 @@ from sqlalchemy import delete, insert, select, update
 from compactor.cli.naming import filters
 from compactor.cli.output import View
 from compactor.cli.session import Session
-from compactor.errors import UnreachableError
+from compactor.errors import RefusedError, UnreachableError
+from compactor.reasons import Reason
 
 NOTHING = View((), ())
 PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
@@ -259,6 +260,19 @@ def test_a_picture_stays_on_a_terminal_until_the_next_is_known(monkeypatch, caps
     shown = capsys.readouterr()
     assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", shown.out)
     assert shown.err == "it can't be told what is paused\n"
+
+
+@pytest.mark.parametrize("error", [RefusedError(Reason.TABLE_MISSING, "there is no table"), ValueError("odd")])
+def test_what_was_said_before_a_look_failed_is_shown(capsys, error):
+    """A look that fails otherwise than for want of an answer ends the watching, and its warnings come before the error."""
+
+    def look():
+        session.output.say("it can't be told what is paused")
+        raise error
+
+    with pytest.raises(type(error)), Session() as session:
+        filters.watched(session, 1, look)
+    assert capsys.readouterr() == ("", "it can't be told what is paused\n")
 
 
 def test_a_listing_is_shown_again(queued, monkeypatch):
