@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 import click
 from click.core import ParameterSource
 
-from compactor.cli.output import Format, Output, output_for
+from compactor.cli.output import Format, Output
 
 _SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
 OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # read by the command line; they are no settings
@@ -103,7 +103,7 @@ class Session:
 
     @cached_property
     def output(self) -> Output:
-        return output_for(self.form)
+        return Output(self.form)
 
     @cached_property
     def settings(self) -> "Settings":
