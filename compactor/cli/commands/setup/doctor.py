@@ -241,10 +241,10 @@ def configured(session: Session, site: Path) -> list[Finding]:
     """Where a configuration of Hive's clashes with our settings."""
     found = hive_site.read(hive_site.with_those_beside(site))
     clashes = [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in hive_site.clashes(found)]
-    theirs, ours = hive_site.txn_timeout(found), session.settings.txn.timeout_seconds
-    if not math.isclose(theirs.seconds, ours):
-        said = f"{theirs.source} is {theirs.seconds:.12g} s, and txn.timeout_seconds is {ours:.12g}"
-        remedy = f"txn.timeout_seconds: {theirs.seconds:.12g}, and the same time-out in every metastore"
+    (theirs, source), ours = hive_site.txn_timeout(found), session.settings.txn.timeout_seconds
+    if not math.isclose(theirs, ours):
+        said = f"{source} is {theirs:.12g} s, and txn.timeout_seconds is {ours:.12g}"
+        remedy = f"txn.timeout_seconds: {theirs:.12g}, and the same time-out in every metastore"
         clashes.append(Finding(str(site), Standing.WARNING, said, remedy))
     fine = "no file turns Hive's Initiator, Cleaner or workers on, and its transaction time-out is ours"
     return clashes or [Finding(str(site), Standing.OK, fine)]
