@@ -17,6 +17,7 @@ from compactor.cli import completing, units
 from compactor.cli.naming.lookup import find_table
 from compactor.cli.naming.pools import unknown_pool
 from compactor.cli.naming.target import Target, no_database
+from compactor.cli.options import together
 from compactor.cli.output import OutputColumn
 from compactor.cli.session import Session, quiet_log
 from compactor.control import Control, Scope
@@ -51,25 +52,22 @@ _LONGEST_MS = 10 * 366 * 86_400_000
 # Scopes
 
 
-def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options --pool, --database, --table and --all to a command; `scope_from` reads them."""
-    for option in (
-        click.option("--all", "everything", is_flag=True, help="The whole cluster."),
-        click.option(
-            "--table",
-            metavar="PATTERN",
-            shell_complete=completing.tables,
-            help="DB.TABLE; * stands for any characters, ? for one.",
-        ),
-        click.option(
-            "--database", metavar="D", shell_complete=completing.databases, help="A database; may be a pattern, too."
-        ),
-        click.option(
-            "--pool", metavar="P", shell_complete=completing.pools, help="A pool; `default`: entries without one."
-        ),
-    ):
-        command = option(command)
-    return command
+scope_options = together(
+    click.option(
+        "--pool", metavar="P", shell_complete=completing.pools, help="A pool; `default`: entries without one."
+    ),
+    click.option(
+        "--database", metavar="D", shell_complete=completing.databases, help="A database; may be a pattern, too."
+    ),
+    click.option(
+        "--table",
+        metavar="PATTERN",
+        shell_complete=completing.tables,
+        help="DB.TABLE; * stands for any characters, ? for one.",
+    ),
+    click.option("--all", "everything", is_flag=True, help="The whole cluster."),
+)
+"""Adds --pool, --database, --table and --all, for `scope_from`."""
 
 
 def scope_from(pool: str | None, database: str | None, table: str | None, *, everything: bool) -> Scope:

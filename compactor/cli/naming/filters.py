@@ -11,7 +11,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -21,6 +21,7 @@ from compactor.cli.naming.lookup import find_partition, find_table
 from compactor.cli.naming.patterns import by_pattern, require_tables
 from compactor.cli.naming.pools import unknown_pool
 from compactor.cli.naming.target import no_database, parse_target, partition_names
+from compactor.cli.options import together
 from compactor.cli.output import View
 from compactor.cli.session import Session
 from compactor.control.scope import DEFAULT_POOL
@@ -37,34 +38,29 @@ _WATCH_SECONDS = 2.0
 _LONGEST_WATCH_SECONDS = 86_400
 
 
-def entry_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add to a command the options by which `Wanted` chooses entries; the command gets them as `chosen`."""
-    for option in (
-        click.option(
-            "--since", metavar="LENGTH", help="Only of the last 30min, 2h or 1d12h: enqueued, or ended, then."
-        ),
-        click.option(
-            "--worker",
-            metavar="PATTERN",
-            shell_complete=completing.workers,
-            help="Only of workers whose name fits; * and ? stand for others.",
-        ),
-        click.option(
-            "--pool",
-            metavar="P",
-            shell_complete=completing.pools,
-            help="Only of this pool; `default`: entries without one.",
-        ),
-        click.option(
-            "--type",
-            "kind",
-            type=click.Choice([kind.value for kind in CompactionKind], case_sensitive=False),
-            help="Only compactions of this kind.",
-        ),
-        click.argument("target", required=False, metavar=METAVAR, shell_complete=completing.tables),
-    ):
-        command = option(command)
-    return command
+entry_options = together(
+    click.argument("target", required=False, metavar=METAVAR, shell_complete=completing.tables),
+    click.option(
+        "--type",
+        "kind",
+        type=click.Choice([kind.value for kind in CompactionKind], case_sensitive=False),
+        help="Only compactions of this kind.",
+    ),
+    click.option(
+        "--pool",
+        metavar="P",
+        shell_complete=completing.pools,
+        help="Only of this pool; `default`: entries without one.",
+    ),
+    click.option(
+        "--worker",
+        metavar="PATTERN",
+        shell_complete=completing.workers,
+        help="Only of workers whose name fits; * and ? stand for others.",
+    ),
+    click.option("--since", metavar="LENGTH", help="Only of the last 30min, 2h or 1d12h: enqueued, or ended, then."),
+)
+"""Adds the options by which `Wanted` chooses entries; the command gets them as `chosen`."""
 
 
 @dataclass(frozen=True, slots=True)
