@@ -19,9 +19,9 @@ COLUMNS = (
     OutputColumn("kind", "OF"),
     OutputColumn("bytes", "BYTES", right=True, show=units.number),
     OutputColumn("age_ms", "AGE", right=True, show=lambda value: duration(int(str(value)))),
-    OutputColumn("proven", "PROVEN", show=lambda value: "yes" if value else "no"),
+    OutputColumn("proven", "PROVEN", show=units.yes_or_no),
     OutputColumn("why", "WHY", folds=24),
-    OutputColumn("removed", "REMOVED", show=lambda value: "yes" if value else "no"),
+    OutputColumn("removed", "REMOVED", show=units.yes_or_no),
 )
 _MUTEX_SECONDS = 30.0
 _EVERY = 500

@@ -28,7 +28,7 @@ COLUMNS = (
         "directories", "DIRECTORIES", right=True, show=lambda value: str(len(value)) if isinstance(value, list) else ""
     ),
     OutputColumn("bytes", "BYTES", right=True, show=units.number),
-    OutputColumn("restorable", "RESTORABLE", show=lambda value: "yes" if value else "no"),
+    OutputColumn("restorable", "RESTORABLE", show=units.yes_or_no),
     OutputColumn("why_not", "WHY NOT", folds=24),
     OutputColumn("name", "NAME", less=1),
 )

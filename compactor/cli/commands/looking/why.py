@@ -77,12 +77,8 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+@_without_collector()
 def _view(session: Session, target: str | None, measure: int) -> View:
-    with _without_collector():
-        return _told(session, target, measure)
-
-
-def _told(session: Session, target: str | None, measure: int) -> View:
     database = session.database()
     fits = places(session, target)
     now = database.read(database.now_ms)
