@@ -15,7 +15,7 @@ import click
 
 from compactor.cli import completing, units
 from compactor.cli.naming.lookup import find_table
-from compactor.cli.naming.pools import unknown_pool
+from compactor.cli.naming.pools import known_pools, unknown_pool
 from compactor.cli.naming.target import Target, no_database
 from compactor.cli.options import together
 from compactor.cli.output import OutputColumn
@@ -109,7 +109,8 @@ def require_there(session: Session, scope: Scope) -> None:
     """
     catalog = Catalog(session.database())
     if scope.kind is ScopeKind.POOL:
-        if (unknown := unknown_pool(session.settings, catalog, daemons(session), scope.name)) is not None:
+        pools = known_pools(session.settings, catalog, daemons(session))
+        if (unknown := unknown_pool(scope.name, pools)) is not None:
             session.output.say(f"--pool: {unknown}")
         return
     if scope.kind not in {ScopeKind.DATABASE, ScopeKind.TABLE}:

@@ -19,7 +19,7 @@ from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records
 from compactor.cli.naming.lookup import find_partition, find_table
 from compactor.cli.naming.patterns import by_pattern, require_tables
-from compactor.cli.naming.pools import unknown_pool
+from compactor.cli.naming.pools import known_pools, unknown_pool
 from compactor.cli.naming.target import no_database, parse_target, partition_names
 from compactor.cli.options import together
 from compactor.cli.output import View
@@ -115,8 +115,8 @@ class Wanted:
         if self.pool.lower() in {DEFAULT_POOL, *map(str.lower, pools)}:
             return
         catalog = Catalog(session.database())
-        daemons = control_records.daemons(session)
-        if (unknown := unknown_pool(session.settings, catalog, daemons, self.pool, pools)) is not None:
+        known = known_pools(session.settings, catalog, control_records.daemons(session), pools)
+        if (unknown := unknown_pool(self.pool, known)) is not None:
             session.output.say(f"--pool: {unknown}")
 
     def _is_like(self, entry: QueueEntry | ForeignEntry) -> bool:

@@ -10,7 +10,7 @@ from compactor.cli import completing, control_records, units
 from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, work_on
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.many import Condition, chosen, condition, is_many
-from compactor.cli.naming.pools import unknown_pool
+from compactor.cli.naming.pools import known_pools, unknown_pool
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
@@ -243,7 +243,7 @@ def _odd(session: Session, daemons: Daemons, pool: str | None) -> str | None:
     database = session.database()
     if not database.schema.generation.has_pools:
         return "Hive 3.1 knows no pools: --pool is dropped"
-    unknown = unknown_pool(session.settings, Catalog(database), daemons, pool)
+    unknown = unknown_pool(pool, known_pools(session.settings, Catalog(database), daemons))
     return None if unknown is None else f"--pool: {unknown}"
 
 
