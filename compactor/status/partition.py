@@ -288,7 +288,7 @@ def inspect(
     except RefusedError as refusal:
         raise refusal if ineligible is None else RefusedError(ineligible.reason, ineligible.explanation) from None
     evidence = tuple(
-        Item(DirectoryStanding.EVIDENCE, one.name, one.files, one.bytes, note=_EVIDENCE)
+        Item(DirectoryStanding.EVIDENCE, one.name, files=one.files, bytes=one.bytes, note=_EVIDENCE)
         for one in evidence_in(storage, found.location, listing)
     )
     entity, daemons = found.entity, daemons or Daemons()
