@@ -130,10 +130,10 @@ class Refusals:
         if entry is None or entry.state is not QueueState.REFUSED:
             return None
         message = entry.error_message or ""
-        reason = next((reason for reason in LASTING if message.startswith(f"{reason.value}: ")), None)
-        if reason is None:
+        code, _, _ = message.partition(": ")  # as `message_of` in `roles.worker.outcome` writes it
+        if code not in LASTING:
             return None
-        return Skip(reason, f"compaction {entry_id} was refused, and nothing was written since: {message}")
+        return Skip(Reason(code), f"compaction {entry_id} was refused, and nothing was written since: {message}")
 
 
 RELIST_MS = DAY_MS
