@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "cancel": ("queueing.cancel", "Take compactions out of the queue, or ask the workers on them to stop."),
     "retry": ("queueing.retry", "Ask again for a compaction that failed, was refused or aborted."),
     "pause": ("control.pause", "Keep compactions from beginning: all, a pool's, a database's, or of some tables."),
-    "resume": ("control.resume", "Let what was paused go on."),
+    "resume": ("control.pause", "Let what was paused go on."),
     "pauses": ("control.pause", "Show what is paused, and which hosts are drained."),
     "drain": ("control.drain", "Let a host's workers finish and claim nothing more."),
     "members": ("control.members", "Show the running daemons, the leader of each role, and what each daemon does."),
