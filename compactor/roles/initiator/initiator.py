@@ -33,11 +33,10 @@ from compactor.roles import steps
 from compactor.roles.cycle import Cycle, Progress
 from compactor.roles.eligibility import judge_all
 from compactor.roles.housekeeper.recovery import Recovery
-from compactor.roles.initiator.ahead import ahead
 from compactor.roles.initiator.judging import verdict_on
 from compactor.roles.initiator.rules import TableRules, thresholds_from
 from compactor.roles.initiator.scan_state import Plan, Refusals, ScanState, Unchanged
-from compactor.roles.initiator.spread import spread
+from compactor.roles.initiator.spread import ahead, spread
 from compactor.roles.initiator.tally import PASSING, DueSubject, InitiatorTally, ScanMoment, Verdict
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import pool_of
