@@ -23,7 +23,6 @@ from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.planning.observed import Seen, only_seen, replaced_then
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.attempts import attempt_is_over
 from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
 from compactor.roles.cleaner.evidence import Evidence, evidence_in
 from compactor.roles.cleaner.quarantine.contents import SweepView, of_partition
@@ -37,6 +36,7 @@ from compactor.roles.cleaner.trash import (
     staged_for,
 )
 from compactor.roles.cleaner.trash_in_place import TrashInPlace, trash_for
+from compactor.roles.fence import attempt_is_over
 from compactor.roles.replication import is_source
 from compactor.roles.services import Services
 from compactor.roles.unreachable import require_removed

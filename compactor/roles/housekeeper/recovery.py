@@ -18,9 +18,8 @@ from compactor.metastore.model import QueueEntry
 from compactor.metastore.txn.transactions import TxnState
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.roles import steps
-from compactor.roles.cleaner.attempts import remove_uncommitted
 from compactor.roles.cycle import Progress
-from compactor.roles.fence import job_keys, remove_staging
+from compactor.roles.fence import job_keys, remove_staging, remove_uncommitted
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import AwayStores, StoreAwayError, news, require_removed
 

@@ -32,8 +32,7 @@ from compactor.planning.document import CompactionPlan
 from compactor.planning.included import OnlyCleaning, enough, only_cleaning, why_not_enough
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.attempts import remove_uncommitted
-from compactor.roles.fence import remove_staging
+from compactor.roles.fence import remove_staging, remove_uncommitted
 from compactor.roles.pauses import subject_of
 from compactor.roles.services import Services
 from compactor.roles.unreachable import require_removed
