@@ -95,31 +95,22 @@ def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, locatio
     def still() -> None:
         _still_right(services, held, entry, location)
 
+    def passed(step: str) -> None:
+        services.steps.enter(step, entry)
+
     trash = trash_for(storage, above, entry.id, still=still, recycled=recycled)
     trash.open()
     try:
         still()  # with the trash in place, as in a sweep
         listing = storage.list_tree(location)
-        services.steps.enter(steps.CLEANER_LISTED, entry)
-        removal = Removal(
-            own_name,
-            tuple(replace(file, path=f"{own_name}/{file.path}") for file in listing.files),
-            whole_partition=True,
-        )
-        trash.take([removal])
-        services.steps.enter(steps.CLEANER_TRASHED, entry)
-        trash.check()
-        still()
-        services.steps.enter(steps.CLEANER_COMPARED, entry)
-    except BaseException:
+        passed(steps.CLEANER_LISTED)
+        files = tuple(replace(file, path=f"{own_name}/{file.path}") for file in listing.files)
+        removal = Removal(own_name, files, whole_partition=True)
+        manifest = of_dropped(services, entry, removal, hours) if hours else None
+    except Exception:
         trash.put_back()
         raise
-    if hours:
-        trash.keep(of_dropped(services, entry, removal, hours))
-    else:
-        trash.decide()
-        trash.delete()
-        services.steps.enter(steps.CLEANER_DELETED, entry)
+    trash.carry_out([removal], manifest, still=still, passed=passed, closed=False)
     return removal
 
 

@@ -29,13 +29,12 @@ from compactor.roles.cleaner.quarantine.contents import SweepView, of_partition
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.trash import (
     Removal,
-    Trash,
     is_quarantine,
     remove_hidden,
     settle,
     staged_for,
 )
-from compactor.roles.cleaner.trash_in_place import TrashInPlace, trash_for
+from compactor.roles.cleaner.trash_in_place import trash_for
 from compactor.roles.fence import attempt_is_over
 from compactor.roles.replication import is_source
 from compactor.roles.services import Services
@@ -128,7 +127,7 @@ class Sweep:
         listing = self._tidied()
         state = self._resolve(listing)
         if not removals_in(listing, state):
-            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
+            self._passed(steps.CLEANER_LISTED)
             return self._swept((), listing, state, (), listed_ms)
         if self._recycled:
             change_management().require(self._location)  # before anything is moved: a replica finds it where it is
@@ -141,17 +140,21 @@ class Sweep:
             self._still_right()
             listing = self._list()
             state = self._resolve(listing)
-            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
+            self._passed(steps.CLEANER_LISTED)
             removals = removals_in(listing, state)
             manifest = self._manifest(listing, state, removals, hours) if hours else None
         except Exception:
             trash.put_back()
             raise
-        self._remove(trash, removals, manifest)
+        closed = isinstance(self._about, QueueEntry)
+        trash.carry_out(removals, manifest, still=self._still_right, passed=self._passed, closed=closed)
         listing = self._list()
         after = self._resolve(listing)
         left = removals_in(listing, after)
         return self._swept(removals, listing, after, tuple(removal.name for removal in left), listed_ms)
+
+    def _passed(self, step: str) -> None:
+        self._services.steps.enter(step, self._about)
 
     def _swept(
         self, removed: tuple[Removal, ...], listing: Listing, state: AcidState, left: tuple[str, ...], listed_ms: int
@@ -248,31 +251,6 @@ class Sweep:
         judged = self._judged
         look = SweepView(listing, state, judged.write_ids, judged.txns, removals, entry, self._part_id)
         return of_partition(self._services, self._table, self._location, look, hours)
-
-    def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...], manifest: bytes | None) -> None:
-        try:
-            trash.take(removals)
-            self._services.steps.enter(steps.CLEANER_TRASHED, self._about)
-            trash.check()
-            if isinstance(self._about, QueueEntry):
-                trash.require_closed()
-            self._still_right()
-            self._services.steps.enter(steps.CLEANER_COMPARED, self._about)
-        except FileNotFoundError as error:
-            trash.put_back()
-            raise RefusedError(
-                Reason.INPUT_CHANGED,
-                f"{error.filename or error} vanished while it was being removed; everything else was put back",
-            ) from None
-        except Exception:
-            trash.put_back()
-            raise
-        if manifest is not None:
-            trash.keep(manifest)
-            return
-        trash.decide()
-        trash.delete()
-        self._services.steps.enter(steps.CLEANER_DELETED, self._about)
 
 
 def removals_for(
