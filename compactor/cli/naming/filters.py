@@ -188,15 +188,15 @@ def _entity(session: Session, target: str) -> Entity:
         if table is None and not _has_rows(session, lambda one: is_of(one, entity)):
             find_table(catalog, wanted)
         return entity
-    entities = [
-        Entity(wanted.database, wanted.table, name)
-        for name in partition_names(wanted.partition, [key.name for key in table.partition_keys])
-    ]
-    known = next(
-        (entity for entity in entities if entity.partition and catalog.find_partition(table, entity.partition)), None
-    )
-    known = known or next((one for one in entities if _has_rows(session, partial(is_of, wanted=one))), None)
-    return known or Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
+    try:
+        return Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
+    except RefusedError:
+        names = partition_names(wanted.partition, [key.name for key in table.partition_keys])
+        entities = [Entity(wanted.database, wanted.table, name) for name in names]
+        gone = next((one for one in entities if _has_rows(session, partial(is_of, wanted=one))), None)
+        if gone is None:
+            raise
+        return gone
 
 
 def _has_rows(session: Session, asked_for: Callable[[Entity], bool]) -> bool:
