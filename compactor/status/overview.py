@@ -31,7 +31,7 @@ from compactor.metrics import version
 from compactor.planning.thresholds import QUARANTINE_HOURS_KEY, quarantine_hours
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.status.causes import CLEANING, Causes, Hindrances, failed_cleaning, put_off
+from compactor.status.causes import CLEANING, Hindrances, cause_records, causes_of, failed_cleaning, put_off
 from compactor.status.daemons import Daemons
 from compactor.status.hive import HiveSide, undone
 from compactor.status.records import Record, drain_record, entered_ms, member_record, pause_record
@@ -123,7 +123,7 @@ class Overview:
         entries: of the queue, by id.
         left_to_hive: rows of types and states of a later Hive.
         day: `last_day`.
-        causes: what holds entries back, as `Causes.records`.
+        causes: what holds entries back, as `cause_records`.
         failing: tables and partitions whose latest compactions all failed: the Initiator queues them no more.
         open: transactions, oldest first.
         undone: of Hive's housekeeping, by duty, why it seems that no process does it.
@@ -167,7 +167,7 @@ class Overview:
             daemons,
             entries,
             len(queue.foreign()),
-            Causes.of(hindrances, [*cleaning, *put_off(entries)], waiting, daemons).records({}, now),
+            cause_records(causes_of(hindrances, [*cleaning, *put_off(entries)], waiting, daemons), {}, now),
             sorted(Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days), key=str),
             Transactions(database).open_transactions(),
             _read_last_day(database, settings, now),

@@ -23,7 +23,7 @@ from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, QueueState
-from compactor.status.causes import Causes, Hindrances, put_off, ties
+from compactor.status.causes import Hindrances, cause_records, causes_of, put_off, ties
 from compactor.status.daemons import Daemons
 from compactor.status.partition import CatalogMoment, Found, look
 from compactor.storage.registry import storage_for
@@ -91,7 +91,7 @@ def _view(session: Session, target: str | None, measure: int) -> View:
     daemons = control_records.daemons(session) if cleaning or waiting or aborted else Daemons()
     hindrances = Hindrances(Catalog(database), daemons, cleaning)
     told = {} if target is None else ties(cleaner, cleaning)
-    causes = Causes.of(hindrances, [*cleaning, *aborted], waiting, daemons, told)
+    held = causes_of(hindrances, [*cleaning, *aborted], waiting, daemons, told)
     removable = dict.fromkeys(ready.entry.entity for ready in cleaning if ready.entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
     unmeasured = len(removable.keys() - sizes.keys())
@@ -102,7 +102,7 @@ def _view(session: Session, target: str | None, measure: int) -> View:
             f"{plural(late, 'aborted transaction')} can't be forgotten yet: tasks may still write"
             " (cleaner.late_writer_hours)"
         )
-    return View(COLUMNS, causes.records(sizes, now), empty="nothing waits", footer="; ".join(notes))
+    return View(COLUMNS, cause_records(held, sizes, now), empty="nothing waits", footer="; ".join(notes))
 
 
 def _found(session: Session, entities: Iterable[Entity], most: int) -> list[Found]:
