@@ -48,6 +48,7 @@ from compactor.roles.pauses import subject_of
 from compactor.roles.replication import why_stays
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import StoreAwayError, news
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.MAY_BE_LISTED, Reason.NOT_OBSERVED})
@@ -294,7 +295,7 @@ class Cleaner:
         except OwnershipLostError as lost:
             _log.info("ownership.lost", error=str(lost), after=str(error))
             return
-        message = f"cleaning failed: {' '.join(str(error).split()) or type(error).__name__}"
+        message = f"cleaning failed: {one_line(error) or type(error).__name__}"
         first = settings.retry_seconds * 1000
         stored = 0 if entry.retry_retention_ms <= 0 else int(math.log2(max(1.0, entry.retry_retention_ms / first))) + 1
         memory = self._memory[entry.id]
