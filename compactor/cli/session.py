@@ -169,10 +169,6 @@ def _choose_output(ctx: click.Context, _: click.Parameter, value: str | None) ->
         session.form = Format(value)
 
 
-def _ignore(_: click.Context, __: click.Parameter, ___: bool) -> None:
-    """Do nothing: the error report looks for `--debug` itself, since an error may come before options are parsed."""
-
-
 GLOBAL_OPTIONS = (
     click.Option(
         ["--config"],
@@ -189,7 +185,8 @@ GLOBAL_OPTIONS = (
         callback=_choose_output,
         help="How answers are written to stdout; table when not given, with all columns: wide.",
     ),
-    click.Option(["--debug"], is_flag=True, expose_value=False, callback=_ignore, help="Show tracebacks."),
+    # `root` looks for --debug itself: an error may come before options are parsed
+    click.Option(["--debug"], is_flag=True, expose_value=False, callback=lambda *_: None, help="Show tracebacks."),
 )
 
 

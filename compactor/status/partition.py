@@ -77,7 +77,7 @@ class Found:
         Raises:
             RefusedError: UNSUPPORTED_STORE: the catalog has no location.
         """
-        location = self.partition.location if self.partition else self.table.location
+        location = self.place.location
         if not location:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{self.entity} has no location in the catalog")
         return location

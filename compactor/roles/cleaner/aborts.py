@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
-from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.control import Subject
 from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, RefusedError, RetryableError
@@ -296,7 +295,7 @@ class AbortCleaner:
             about=entity,
             still_right=lambda: self._still_right(table, entity, location),
         )
-        swept = sweep.run(_aborted, originals=False)
+        swept = sweep.run(lambda state: state.aborted, originals=False)
         tally.add(swept.removed, swept.evidence)
         if swept.removed:
             _log.info("aborted_writes.removed", directories=[removal.name for removal in swept.removed])
@@ -309,7 +308,3 @@ class AbortCleaner:
                 _log.info("abort_cleaning.postponed", why=message, pause_seconds=pause // 1000)
         except CompactorError as error:
             _log.warning("outcome.not_stored", error=str(error))
-
-
-def _aborted(state: AcidState) -> tuple[ListedDir, ...]:
-    return state.aborted

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.coordination import Role
 from compactor.errors import (
@@ -28,7 +27,7 @@ from compactor.errors import (
 from compactor.log import get_logger
 from compactor.metastore.clean.may_clean import Blocker, ReadyEntry
 from compactor.metastore.clean.readers import MayBeListedError
-from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.metastore.model import CatalogPlace, PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.eligibility import RENAME_SECONDS
 from compactor.planning.included import left_below
 from compactor.planning.observed import NOTHING
@@ -230,7 +229,7 @@ class Cleaner:
             seen=seen,
         )
         services.places.require_alone(location, table, partition)
-        swept = sweep.run(_obsolete_and_aborted, originals=True)
+        swept = sweep.run(lambda state: (*state.obsolete, *state.aborted), originals=True)
         tally.add(swept.removed, swept.evidence)
         if swept.left:
             services.cleaning.clear_cleaner_start(entry)
@@ -347,11 +346,7 @@ class Cleaner:
 
 
 def _location(facts: tuple[TableFacts, PartitionFacts | None] | None) -> str | None:
-    return None if facts is None else facts[1].location if facts[1] else facts[0].location
-
-
-def _obsolete_and_aborted(state: AcidState) -> tuple[ListedDir, ...]:
-    return (*state.obsolete, *state.aborted)
+    return None if facts is None else CatalogPlace.of(*facts).location
 
 
 def _names(swept: Swept) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.listing import FileEntry
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, parse_dir
 from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError
@@ -329,7 +329,8 @@ def put_back(storage: Storage, location: str, name: str) -> None:
         if error.reason is Reason.LOCATION_MISSING:
             return
         raise
-    inside = {*_top_directories(listing), *(file.path for file in listing.files if "/" not in file.path)} - {MANIFEST}
+    paths = (*listing.directories, *(file.path for file in listing.files))
+    inside = {path for path in paths if "/" not in path} - {MANIFEST}
     stuck = []
     for child in sorted(inside):
         try:
@@ -411,7 +412,3 @@ def visibility_txn(name: str) -> int:
     except MalformedNameError:
         return 0
     return parsed.visibility_txn if parsed else 0
-
-
-def _top_directories(listing: Listing) -> list[str]:
-    return sorted(directory for directory in listing.directories if "/" not in directory)

@@ -129,7 +129,7 @@ class TrashInPlace(Trash):
         """
         self.decide()
         files = [
-            (file.path, join(self._location, self.name + KEPT, file.path))
+            (join(self._location, file.path), join(self._location, self.name + KEPT, file.path))
             for removal in self._removals
             for file in removal.files
         ]
@@ -139,8 +139,7 @@ class TrashInPlace(Trash):
             made = {self._location, kept}
             for _, target in files:
                 self._make(parent(target), made)
-            copies = [partial(self._storage.link_or_copy, join(self._location, path), target) for path, target in files]
-            at_once(self._storage.side_by_side, copies)
+            at_once(self._storage.side_by_side, [partial(self._storage.link_or_copy, *pair) for pair in files])
             self._storage.write_small(join(kept, MANIFEST), manifest)
             self.decide()
         except Exception:

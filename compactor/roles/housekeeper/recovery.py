@@ -14,7 +14,7 @@ from typing import Final
 from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
-from compactor.metastore.model import QueueEntry
+from compactor.metastore.model import CatalogPlace, QueueEntry
 from compactor.metastore.txn.transactions import TxnState
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.roles import steps
@@ -62,7 +62,11 @@ class Recovery:
         """
         services = self._services
         now = services.now_ms()
-        claimed = [entry for entry in services.queue.working() if self._is_dead(entry, now)]
+        claimed = [
+            entry
+            for entry in services.queue.working()
+            if self._is_dead_worker(entry.worker_id, now - (entry.start_ms or now))
+        ]
         dead = {entry.worker_id or "" for entry in claimed}
         freed = self._give_back(claimed, self._clear_after_death)
         dead |= self._abort_transactions_of_the_dead()
@@ -233,9 +237,6 @@ class Recovery:
             _log.info("claim.given_back", worker=entry.worker_id)
             return True
 
-    def _is_dead(self, entry: QueueEntry, now_ms: int) -> bool:
-        return self._is_dead_worker(entry.worker_id, now_ms - (entry.start_ms or now_ms))
-
     def _is_dead_worker(self, worker_id: str | None, age_ms: int) -> bool:
         identity = self._services.identity
         if parse_worker_id(worker_id) is None or identity.is_mine(worker_id):
@@ -269,8 +270,7 @@ class Recovery:
         facts = services.catalog.facts_for([entity]).get(entity)
         place = None
         if facts is not None:
-            table, partition = facts
-            location = partition.location if partition else table.location
+            table, _, _, location = CatalogPlace.of(*facts)
             if location:
                 self._away.check(location)
                 place = (services.storage(location), location)

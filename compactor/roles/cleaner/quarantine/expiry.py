@@ -13,7 +13,7 @@ from typing import Final
 from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError
 from compactor.metastore.catalog import Facts
-from compactor.metastore.model import Entity, HistoryEntry, QueueState, TableFacts
+from compactor.metastore.model import CatalogPlace, Entity, HistoryEntry, QueueState, TableFacts
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.leadership import HeldLeadership
@@ -98,7 +98,7 @@ class Expiry:
     def _location(self, entity: Entity, facts: Facts | None, table: TableFacts | None) -> str | None:
         """The directory of a table or partition; of a dropped one, the directory that held it."""
         if facts is not None:
-            return facts[1].location if facts[1] else facts[0].location
+            return CatalogPlace.of(*facts).location
         if table is not None:
             return table.location
         return next(

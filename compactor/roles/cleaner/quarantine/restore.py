@@ -20,7 +20,7 @@ from compactor.acid.snapshot import ListedDir
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError
 from compactor.log import get_logger
-from compactor.metastore.model import Entity, PartitionFacts, QueueState, TableFacts
+from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, QueueState, TableFacts
 from compactor.metastore.txn.mutex import Mutex
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.kept import Kept, holds_nothing, kept_in
@@ -303,14 +303,10 @@ class Restore:
     def _require_same(self) -> None:
         """Refuse when the table or partition was dropped, re-created or moved, or another owner shares its place."""
         found = self.services.catalog.facts_for([self.entity]).get(self.entity)
-        if found is None or found[0].tbl_id != self.table.tbl_id or _location(found) != self.location:
+        if found is None or found[0].tbl_id != self.table.tbl_id or CatalogPlace.of(*found).location != self.location:
             raise RefusedError(Reason.INPUT_CHANGED, f"{self.entity} was dropped, re-created or moved just now")
         self.services.places.require_alone(self.location, *found, last_look=True)
 
 
 def _changed(location: str) -> RefusedError:
     return RefusedError(Reason.INPUT_CHANGED, f"{location} changed just now: try again")
-
-
-def _location(facts: tuple[TableFacts, PartitionFacts | None]) -> str | None:
-    return facts[1].location if facts[1] else facts[0].location
