@@ -280,10 +280,7 @@ def _table(
 
 
 def _with_lines(
-    beside: Sequence[OutputColumn],
-    below: Sequence[OutputColumn],
-    records: Sequence[Record],
-    widths: Sequence[int],
+    beside: Sequence[OutputColumn], below: Sequence[OutputColumn], records: Sequence[Record], widths: Sequence[int]
 ) -> RenderableType:
     """A table in which the values of some columns stand below each row, with their titles."""
     parts: list[RenderableType] = []

@@ -158,11 +158,7 @@ class Daemon:
             require_one(services.database)
             if missing := missing_rights(services.database):
                 script = services.database.dialect.grants_script
-                _log.error(
-                    "grants.missing",
-                    missing=missing,
-                    remedy=f"run {script} again, as the tables' owner",
-                )
+                _log.error("grants.missing", missing=missing, remedy=f"run {script} again, as the tables' owner")
             stack.enter_context(services.identity)
             self._loops, self._workers = make_loops(
                 services, self.metrics, self._board, self._control_changed, self.readiness

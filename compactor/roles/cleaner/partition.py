@@ -27,13 +27,7 @@ from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
 from compactor.roles.cleaner.evidence import Evidence, evidence_in
 from compactor.roles.cleaner.quarantine.contents import SweepView, of_partition
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
-from compactor.roles.cleaner.trash import (
-    Removal,
-    is_quarantine,
-    remove_hidden,
-    settle,
-    staged_for,
-)
+from compactor.roles.cleaner.trash import Removal, is_quarantine, remove_hidden, settle, staged_for
 from compactor.roles.cleaner.trash_in_place import trash_for
 from compactor.roles.fence import attempt_is_over
 from compactor.roles.replication import is_source
@@ -198,10 +192,7 @@ class Sweep:
         now_ms, age_ms = self._services.now_ms(), self._services.settings.cleaner.keep_evidence_days * DAY_MS
         old = {one.name for one in found if one.is_older(now_ms, age_ms)}
         if old:
-            _log.info(
-                "evidence.removed",
-                directories=remove_hidden(self._storage, self._location, sorted(old)),
-            )
+            _log.info("evidence.removed", directories=remove_hidden(self._storage, self._location, sorted(old)))
         return tuple(one for one in found if one.name not in old)
 
     def _list(self) -> Listing:
@@ -223,10 +214,7 @@ class Sweep:
         listing = self._list()
         stale = self._stale_staging(listing)
         if stale:
-            _log.info(
-                "staging.removed",
-                directories=remove_hidden(self._storage, self._location, stale),
-            )
+            _log.info("staging.removed", directories=remove_hidden(self._storage, self._location, stale))
         if settle(self._storage, self._location, [name for name in listing.directories if "/" not in name]) or stale:
             listing = self._list()
         return listing

@@ -214,21 +214,13 @@ class Recovery:
                 self._services.steps.enter(steps.RECOVERY_FOUND, entry)
                 self._clear(entry)
             except StoreAwayError as error:
-                _log.debug(
-                    "recovery.postponed",
-                    worker=entry.worker_id,
-                    error=str(error),
-                    detail="the claim stays",
-                )
+                _log.debug("recovery.postponed", worker=entry.worker_id, error=str(error), detail="the claim stays")
                 return False
             except (CompactorError, OSError) as error:
                 self._away.note(error)
                 self._tried[entry.id] = next(self._turns)
                 (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)(
-                    "recovery.failed",
-                    worker=entry.worker_id,
-                    error=str(error),
-                    detail="the claim stays",
+                    "recovery.failed", worker=entry.worker_id, error=str(error), detail="the claim stays"
                 )
                 self._said[entry.id] = news(error)
                 return False

@@ -203,12 +203,7 @@ class Initiator:
         return None if started is None else now_ms - started
 
     def _subjects(
-        self,
-        batch: _Batch,
-        failing: Collection[Entity],
-        tally: InitiatorTally,
-        now_ms: int,
-        judge: Judge,
+        self, batch: _Batch, failing: Collection[Entity], tally: InitiatorTally, now_ms: int, judge: Judge
     ) -> list[DueSubject]:
         """Leave out the candidates that need no listing."""
         services, candidates, places = self._services, batch.candidates, batch.places

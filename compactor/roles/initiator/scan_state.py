@@ -260,14 +260,7 @@ class ScanState:
         anew = last is None or self._rules != rules
         full = anew or resumed or last is None or start_ms - last >= full_scan_seconds * 1000
         return Plan(
-            start_ms,
-            None if full else self._reached,
-            self._again,
-            self._left,
-            paused,
-            self._handed_out,
-            rules,
-            anew,
+            start_ms, None if full else self._reached, self._again, self._left, paused, self._handed_out, rules, anew
         )
 
     def came(

@@ -12,13 +12,7 @@ import time
 from typing import Final
 
 from compactor.control import Denial, Judge, Subject
-from compactor.errors import (
-    CompactorError,
-    OwnershipLostError,
-    RefusedError,
-    UnreachableError,
-    VerificationError,
-)
+from compactor.errors import CompactorError, OwnershipLostError, RefusedError, UnreachableError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.queue import asked_to_stop
 from compactor.metastore.model import QueueEntry, QueueState
@@ -122,8 +116,7 @@ class Worker:
         services, ours = self._services, self._rollbacks.entries
         gate = None if judge.free else judge.gate()
         found = services.backoff.look(
-            pool,
-            lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate),
+            pool, lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate)
         )
         return found is not None
 

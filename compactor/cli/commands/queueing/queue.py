@@ -132,14 +132,7 @@ HISTORY_COLUMNS = (
 @watch_option
 @pass_session
 def queue(
-    session: Session,
-    /,
-    *,
-    states: tuple[str, ...],
-    sort: str,
-    limit: int | None,
-    watch: float | None,
-    **chosen: Any,
+    session: Session, /, *, states: tuple[str, ...], sort: str, limit: int | None, watch: float | None, **chosen: Any
 ) -> None:
     """
     Show what is waiting, being worked on, or ready for cleaning; oldest first.

@@ -25,14 +25,7 @@ from compactor.settings.control import Selected
 from compactor.status.daemons import Daemons
 from compactor.words import plural
 
-PROPERTIES = (
-    DELTA_COUNT_KEY,
-    DELTA_RATIO_KEY,
-    NO_AUTO_COMPACTION_KEY,
-    NO_CLEANUP_KEY,
-    QUARANTINE_HOURS_KEY,
-    POOL_KEY,
-)
+PROPERTIES = (DELTA_COUNT_KEY, DELTA_RATIO_KEY, NO_AUTO_COMPACTION_KEY, NO_CLEANUP_KEY, QUARANTINE_HOURS_KEY, POOL_KEY)
 _PARTS = ("comp", "clean")
 """What a slip in the name of any of them leaves, mostly."""
 _OR_NOT_YET = "correct it, unless what it names is still to come: this name covers nothing"

@@ -22,14 +22,7 @@ from compactor.storage.location import join
 
 
 def require_same_rows(
-    storage: Storage,
-    location: str,
-    entity: Entity,
-    table: TableFacts,
-    rule: ColumnRule,
-    *,
-    undo: Undo,
-    sight: Sight,
+    storage: Storage, location: str, entity: Entity, table: TableFacts, rule: ColumnRule, *, undo: Undo, sight: Sight
 ) -> None:
     """
     Compare the rows of a full ACID table or partition before and after a restore that wasn't made yet.
