@@ -175,7 +175,7 @@ def _many(
     picks = [(found, kind, "") for found in among]
     if worst is not None:
         due = most_in_need(Survey(session, among).judged(), worst)
-        picks = [(found, pick.kind, pick.explanation) for found, pick in due]
+        picks = [(one.found, pick.kind, pick.explanation) for one, pick in due]
     if (dropped := _dropped(properties)) is not None:
         session.output.say(f"warning: {dropped}")
     skips = why_ineligible(session.places, [found for found, _, _ in picks], database.schema.version)
