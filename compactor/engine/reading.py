@@ -6,7 +6,7 @@ Source: docs/layout.md; Hive's OrcRawRecordMerger.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,8 +15,7 @@ import numpy as np
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import looks_acid, parse_dir
-from compactor.acid.snapshot import resolve
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.acid.snapshot import ReadSnapshot, resolve
 from compactor.engine.digest_note import Note, read_note
 from compactor.engine.inputs import OpenInputs, file_facts, read_tails
 from compactor.engine.output_format import output_format
@@ -36,29 +35,6 @@ from compactor.storage.location import join, parent
 
 EVENTS_AT_ONCE: Final = 4_000_000
 """Delete events of a bucket that may be in memory; further ones go to temporary files."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSnapshot:
-    """
-    The writes that a reader sees as committed.
-
-    Args:
-        write_ids: of the table.
-        txns: the transactions by which a `_v` suffix is judged.
-    """
-
-    layout: LayoutVersion
-    write_ids: ValidWriteIdList
-    txns: ValidTxnList
-
-    def up_to(self, write_id: int) -> "ReadSnapshot":
-        """The snapshot of a reader that knows no write above a write id."""
-        ids = self.write_ids
-        limit = min(write_id, ids.high_watermark)
-        still_open = tuple(one for one in ids.open if one <= limit)
-        aborted = tuple(one for one in ids.aborted if one <= limit)
-        return replace(self, write_ids=ValidWriteIdList(ids.table, limit, still_open, aborted))
 
 
 class PartitionReading:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import click
 
 from compactor.acid.columns import ColumnRule, column_rule
+from compactor.acid.snapshot import ReadSnapshot
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli import units
 from compactor.cli.naming.lookup import find
@@ -18,7 +19,7 @@ from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.engine.comparing import Differences, compare
 from compactor.engine.digest_note import Note
-from compactor.engine.reading import PartitionReading, ReadSnapshot, highest_write_id
+from compactor.engine.reading import PartitionReading, highest_write_id
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.orc.digests.digest import Digest, column_paths, differences

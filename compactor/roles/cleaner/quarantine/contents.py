@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.acid.snapshot import AcidState, ListedDir, ReadSnapshot
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.durations import HOUR_MS
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import RefusedError
 from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, QuarantineManifest
-from compactor.roles.cleaner.quarantine.sight import Sight, seen, without
+from compactor.roles.cleaner.quarantine.sight import seen, without
 from compactor.roles.cleaner.trash import Removal
 from compactor.roles.services import Services
 
@@ -96,7 +96,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Swe
 
 def _read_without(services: Services, table: TableFacts, look: SweepView, result: set[str]) -> tuple[str, ...]:
     with_originals = services.settings.readers.read_originals(insert_only=table.insert_only)
-    sight = Sight(look.write_ids, look.txns, services.layout, with_originals=with_originals)
+    sight = ReadSnapshot(services.layout, look.write_ids, look.txns, with_originals=with_originals)
     try:
         return seen(sight.resolve(without(look.listing, result)))
     except RefusedError:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from compactor.acid.children import children_of
 from compactor.acid.listing import Listing
 from compactor.acid.names import TRASH_PREFIX
-from compactor.acid.snapshot import ListedDir
+from compactor.acid.snapshot import ListedDir, ReadSnapshot
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError
 from compactor.log import get_logger
@@ -27,7 +27,7 @@ from compactor.roles.cleaner.quarantine.kept import Kept, holds_nothing, kept_in
 from compactor.roles.cleaner.quarantine.lease import ExclusiveLock, exclusively
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, QuarantineManifest
 from compactor.roles.cleaner.quarantine.proof import require_same_rows
-from compactor.roles.cleaner.quarantine.sight import Sight, files_of
+from compactor.roles.cleaner.quarantine.sight import files_of
 from compactor.roles.cleaner.quarantine.undo import Undo, require_none_aborted, undo_of
 from compactor.roles.cleaner.trash import UNDO, remove_hidden, settle, settle_undo
 from compactor.roles.services import Services
@@ -257,14 +257,16 @@ class Restore:
                 raise
             raise RefusedError(Reason.NOT_RESTORABLE, f"{kept.name} isn't there any more") from None
 
-    def _sight(self) -> Sight:
+    def _sight(self) -> ReadSnapshot:
         services = self.services
         txns = services.transactions.valid_txns()
         write_ids = services.transactions.valid_write_ids(self.table.full_name, txns)
         with_originals = services.settings.readers.read_originals(insert_only=self.table.insert_only)
-        return Sight(write_ids, txns, services.layout, with_originals=with_originals)
+        return ReadSnapshot(services.layout, write_ids, txns, with_originals=with_originals)
 
-    def _aborted(self, undo: Undo, listing: Listing, inside: Listing, sight: Sight) -> dict[str, tuple[int, ...]]:
+    def _aborted(
+        self, undo: Undo, listing: Listing, inside: Listing, sight: ReadSnapshot
+    ) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
         replaced = {one.name for one in undo.manifest.directories if one.replaced}
         for place, listed in (
