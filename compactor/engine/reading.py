@@ -15,7 +15,7 @@ import numpy as np
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import looks_acid, parse_dir
-from compactor.acid.snapshot import ReadSnapshot, resolve
+from compactor.acid.snapshot import ReadSnapshot
 from compactor.engine.digest_note import Note, read_note
 from compactor.engine.inputs import OpenInputs, file_facts, read_tails
 from compactor.engine.output_format import output_format
@@ -58,8 +58,7 @@ class PartitionReading:
         self.format = output_format(spec.columns, FormatSpec(columns_by=spec.columns_by))
         self.row = self.format.row
         write_ids = snapshot.write_ids
-        state = resolve(listing, write_ids, snapshot.txns, snapshot.layout)
-        self._selection = everything(state, spec, snapshot.layout, write_ids)
+        self._selection = everything(snapshot.resolve(listing), spec, snapshot.layout, write_ids)
         reads = read_tails(storage, self.location, [file for file in self._selection.all_files if not file.empty])
         prepared = prepare(
             self._selection, {read.file.path: file_facts(read, self.row, spec.columns_by) for read in reads}
