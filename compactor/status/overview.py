@@ -127,10 +127,7 @@ class Overview:
         failing: tables and partitions whose latest compactions all failed: the Initiator queues them no more.
         open: transactions, oldest first.
         undone: of Hive's housekeeping, by duty, why it seems that no process does it.
-        keeps_house: the setting `housekeeper.enabled`.
-        expected: the setting `members.expected`.
-        timeout_ms: of a transaction without a heartbeat.
-        fingerprints, version: of the settings that this was asked with, and of what asked; as daemons publish theirs.
+        settings: with which this was asked.
     """
 
     now_ms: int
@@ -143,11 +140,7 @@ class Overview:
     day: Record
     hive: HiveSide
     undone: Mapping[str, str]
-    keeps_house: str
-    expected: int | None
-    timeout_ms: int
-    fingerprints: Mapping[str, str]
-    version: str
+    settings: Settings
 
     @classmethod
     def read(cls, database: Database, daemons: Daemons, settings: Settings) -> Self:
@@ -173,11 +166,7 @@ class Overview:
             _read_last_day(database, settings, now),
             HiveSide.read(database),
             undone(database),
-            settings.housekeeper.enabled,
-            settings.members.expected,
-            round(settings.txn.timeout_seconds * 1000),
-            settings.fingerprints(),
-            version(),
+            settings,
         )
 
     def states(self) -> list[Record]:
@@ -229,7 +218,7 @@ class Overview:
                 "compactions_by_hive": self.hive.by_hive,
                 "of_latest": self.hive.recent,
                 "initiators": None if self.hive.initiators is None else sorted(self.hive.initiators),
-                "housekeeper": self.keeps_house,
+                "housekeeper": self.settings.housekeeper.enabled,
                 "undone": dict(self.undone),
             },
         }
@@ -272,8 +261,8 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
     if not alive:
         heard = min((one.heartbeat_age_ms for one in members), default=None)
         yield Trouble("no-daemon", "no daemon runs", "compactor run, or its systemd unit", heard)
-    elif seen.expected is not None and len(alive) < seen.expected:
-        said = f"{plural(len(alive), 'daemon')} of the {seen.expected} of members.expected"
+    elif (expected := seen.settings.members.expected) is not None and len(alive) < expected:
+        said = f"{plural(len(alive), 'daemon')} of the {expected} of members.expected"
         yield Trouble("daemon-missing", said, "start the others; compactor members shows those that run")
     hosts = {one.member.host for one in alive}
     for one in members:
@@ -285,7 +274,7 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
             case [str(why), *_]:
                 said = f"the daemon of {one.member.host} isn't ready: {why}"
                 yield Trouble(Reason.NOT_READY.value, said, "its log, and /-/ready")
-    yield from _settings_apart(alive, seen.version, seen.fingerprints)
+    yield from _settings_apart(alive, seen.settings.fingerprints())
     for role, why in not_led(members).items() if alive else ():
         if any(role.value in one.member.roles for one in alive):
             yield Trouble("not-led", f"no daemon leads the {role.value}: {why}", "compactor members")
@@ -309,7 +298,7 @@ def _of_claims(seen: Overview, members: Sequence[SeenMember], alive: Sequence[Se
         yield Trouble("dead-claim", said, f"time: the {give}" if alive else f"compactor run: {give}", age)
 
 
-def _settings_apart(alive: Sequence[SeenMember], version: str, ours: Mapping[str, str]) -> Iterator[Trouble]:
+def _settings_apart(alive: Sequence[SeenMember], ours: Mapping[str, str]) -> Iterator[Trouble]:
     """Sections of the settings in which daemons differ from each other, or else from this command."""
     told: dict[str, list[Mapping[str, object]]] = {}  # another version may know other keys, so it isn't compared
     for one in alive:
@@ -318,7 +307,7 @@ def _settings_apart(alive: Sequence[SeenMember], version: str, ours: Mapping[str
     if apart := sorted({name for those in told.values() for name in _differing(those)}):
         said = f"the daemons differ in their settings: {', '.join(apart)}"
         yield Trouble("settings-differ", said, "one file for all, and HUP or a restart")
-    elif apart := sorted(_differing([*told.get(version, ())[:1], ours])):
+    elif apart := sorted(_differing([*told.get(version(), ())[:1], ours])):
         said = f"this command's settings aren't those of the daemons: {', '.join(apart)}; so its answers may be wrong"
         yield Trouble("settings-differ", said, "--config with their file; HUP if they shall read it anew")
 
@@ -338,15 +327,16 @@ def _is_trouble(cause: Record) -> bool:
 def _of_transactions(seen: Overview) -> Iterator[Trouble]:
     ordinary = [txn for txn in seen.open if not txn.replication]
     end = "ABORT TRANSACTIONS {0} (in Hive), if its client is gone"
-    silent = [txn for txn in ordinary if seen.now_ms - txn.heartbeat_ms > seen.timeout_ms + _SILENT_MS]
+    timeout_ms = round(seen.settings.txn.timeout_seconds * 1000)
+    silent = [txn for txn in ordinary if seen.now_ms - txn.heartbeat_ms > timeout_ms + _SILENT_MS]
     for txn in silent[:1]:
         age = seen.now_ms - txn.heartbeat_ms
         said = f"{txn}, silent for {duration(age)}, and no process ends it"
         remedy = f"a metastore that keeps house, or housekeeper.enabled: always; {end.format(txn.txn_id)}"
-        yield Trouble("silent-transaction", said, remedy, age - seen.timeout_ms)
+        yield Trouble("silent-transaction", said, remedy, age - timeout_ms)
     for txn in [txn for txn in ordinary if txn.age_ms > DAY_MS and txn not in silent][:1]:
         yield Trouble("old-transaction", str(txn), end.format(txn.txn_id), txn.age_ms)
-    if seen.keeps_house == "never":
+    if seen.settings.housekeeper.enabled == "never":
         for duty, sentence in seen.undone.items():
             said = f"no process does Hive's {duty}: {sentence}"
             yield Trouble("housekeeping", said, "housekeeper.enabled: auto, or what of Hive's does it")
