@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.acid.snapshot import AcidState, ListedDir, ReadSnapshot
 from compactor.durations import DAY_MS
 from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.engine.change_management import change_management
@@ -23,9 +23,9 @@ from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.planning.observed import Seen, only_seen, replaced_then
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
+from compactor.roles.cleaner.cleared import Cleared, Judged
 from compactor.roles.cleaner.evidence import Evidence, evidence_in
-from compactor.roles.cleaner.quarantine.contents import SweepView, of_partition
+from compactor.roles.cleaner.quarantine.contents import of_partition
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.trash import Removal, is_quarantine, remove_hidden, settle, staged_for
 from compactor.roles.cleaner.trash_in_place import trash_for
@@ -93,6 +93,8 @@ class Sweep:
         self._table = table
         self._location = location
         self._judged = judged
+        with_originals = services.settings.readers.read_originals(insert_only=table.insert_only)
+        self._sees = ReadSnapshot(services.layout, judged.write_ids, judged.txns, with_originals=with_originals)
         self._storage: Storage = services.storage(location)
         self._tag = tag
         self._about = about
@@ -119,7 +121,7 @@ class Sweep:
 
         listed_ms = self._services.now_ms()
         listing = self._tidied()
-        state = self._resolve(listing)
+        state = self._sees.resolve(listing)
         if not removals_in(listing, state):
             self._passed(steps.CLEANER_LISTED)
             return self._swept((), listing, state, (), listed_ms)
@@ -133,17 +135,17 @@ class Sweep:
             # is decided from here on can be carried out.
             self._still_right()
             listing = self._list()
-            state = self._resolve(listing)
+            state = self._sees.resolve(listing)
             self._passed(steps.CLEANER_LISTED)
             removals = removals_in(listing, state)
-            manifest = self._manifest(listing, state, removals, hours) if hours else None
+            manifest = self._manifest(listing, removals, hours) if hours else None
         except Exception:
             trash.put_back()
             raise
         closed = isinstance(self._about, QueueEntry)
         trash.carry_out(removals, manifest, still=self._still_right, passed=self._passed, closed=closed)
         listing = self._list()
-        after = self._resolve(listing)
+        after = self._sees.resolve(listing)
         left = removals_in(listing, after)
         return self._swept(removals, listing, after, tuple(removal.name for removal in left), listed_ms)
 
@@ -176,13 +178,9 @@ class Sweep:
             return aborted.union(listed.name for listed in state.obsolete), state.obsolete_originals
         then: AcidState | None = None
         with contextlib.suppress(RefusedError):  # what replaces a part of it appeared later
-            then = self._resolve(only_seen(listing, self._seen))
+            then = self._sees.resolve(only_seen(listing, self._seen))
         directories, files = replaced_then(state, then)
         return aborted | directories, files
-
-    def _resolve(self, listing: Listing) -> AcidState:
-        with_originals = self._services.settings.readers.read_originals(insert_only=self._table.insert_only)
-        return resolved(self._services, listing, self._judged, with_originals=with_originals)
 
     def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
         """The evidence that is still kept. Evidence that is old enough is removed now, after all else went well."""
@@ -226,19 +224,21 @@ class Sweep:
         They must go before the attempt's component is forgotten: a worker that was only asleep could publish under a
         transaction that the metastore no longer knows as aborted.
         """
-        stale = []
-        for name in listing.directories:
-            if (number := staged_for(name)) is None:
-                continue
-            if attempt_is_over(self._services, number):
-                stale.append(name)
-        return stale
+        staged = {name: number for name in listing.directories if (number := staged_for(name)) is not None}
+        return [name for name, number in staged.items() if attempt_is_over(self._services, number)]
 
-    def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
-        entry = self._about if isinstance(self._about, QueueEntry) else None
-        judged = self._judged
-        look = SweepView(listing, state, judged.write_ids, judged.txns, removals, entry, self._part_id)
-        return of_partition(self._services, self._table, self._location, look, hours)
+    def _manifest(self, listing: Listing, removals: tuple[Removal, ...], hours: float) -> bytes:
+        return of_partition(
+            self._services,
+            self._table,
+            self._location,
+            sees=self._sees,
+            listing=listing,
+            removals=removals,
+            entry=self._about if isinstance(self._about, QueueEntry) else None,
+            part_id=self._part_id,
+            hours=hours,
+        )
 
 
 def removals_for(
