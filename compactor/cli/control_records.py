@@ -16,7 +16,7 @@ import click
 from compactor.cli import completing, units
 from compactor.cli.naming.lookup import find_table
 from compactor.cli.naming.pools import known_pools, unknown_pool
-from compactor.cli.naming.target import Target, no_database
+from compactor.cli.naming.target import no_database
 from compactor.cli.options import together
 from compactor.cli.output import OutputColumn
 from compactor.cli.session import Session, quiet_log
@@ -29,6 +29,7 @@ from compactor.coordination import Coordinator, open_coordinator
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.model import Entity
 from compactor.name_patterns import fits, is_pattern
 from compactor.status.daemons import UNTOLD, Daemons
 
@@ -119,7 +120,7 @@ def require_there(session: Session, scope: Scope) -> None:
     databases = catalog.databases()
     if not is_pattern(scope.name):
         if table:
-            find_table(catalog, Target(database, table))
+            find_table(catalog, Entity(database, table))
         elif database not in databases:
             raise no_database(database, databases)
         return

@@ -184,10 +184,9 @@ def _entity(session: Session, target: str) -> Entity:
     catalog = Catalog(session.database())
     table = catalog.find_table(wanted.database, wanted.table)
     if table is None or wanted.partition is None:
-        entity = Entity(wanted.database, wanted.table, wanted.partition)
-        if table is None and not _has_rows(session, lambda one: is_of(one, entity)):
+        if table is None and not _has_rows(session, lambda one: is_of(one, wanted)):
             find_table(catalog, wanted)
-        return entity
+        return wanted
     try:
         return Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
     except RefusedError:

@@ -27,8 +27,6 @@ from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.picker import Pick
-from compactor.status.items import Totals
-from compactor.status.partition import Found
 from compactor.words import instant, plural
 
 WORST_COLUMNS = (
