@@ -1,6 +1,4 @@
-"""
-Many tables and partitions at once: those of the catalog that fit a pattern and a condition on partition values.
-"""
+"""Many tables and partitions at once: those of the catalog that fit a pattern and a condition on partition values."""
 
 import operator
 import re

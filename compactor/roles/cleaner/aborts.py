@@ -28,7 +28,7 @@ from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cleaner.visit import Visit, look, require_never_there
-from compactor.roles.cycle import Progress
+from compactor.roles.cycle import Clock, Progress
 from compactor.roles.leadership import HeldLeadership
 from compactor.roles.pauses import pool_of
 from compactor.roles.services import Services, about_entity
@@ -46,10 +46,9 @@ class AbortCleaner:
     Args:
         progress: told of each location that was swept, or found with nothing to sweep.
         away: the stores that the cycle found unreachable.
-        clock: seconds.
     """
 
-    def __init__(self, services: Services, progress: Progress, away: AwayStores, clock: Callable[[], float]) -> None:
+    def __init__(self, services: Services, progress: Progress, away: AwayStores, clock: Clock) -> None:
         self._services = services
         self._progress = progress
         self._away = away

@@ -11,7 +11,6 @@ Source: docs/operations.md; Hive's Cleaner, CompactionCleaner, FSRemover; HIVE-2
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 
 from compactor.acid.write_ids import CleanerWriteIdList
@@ -41,7 +40,7 @@ from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.quarantine.expiry import Expiry
 from compactor.roles.cleaner.schedule import EntryMemory, Schedule
 from compactor.roles.cleaner.tally import CleanerTally
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Clock, Cycle, Progress
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import subject_of
 from compactor.roles.replication import why_stays
@@ -60,12 +59,9 @@ class Cleaner:
 
     Args:
         progress: told of each entry, and each place with aborted writes, that had its turn.
-        clock: seconds.
     """
 
-    def __init__(
-        self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Clock = time.monotonic) -> None:
         self._services = services
         progress = progress or Progress()
         self._memory = defaultdict[int, EntryMemory](EntryMemory)

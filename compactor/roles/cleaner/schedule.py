@@ -17,7 +17,7 @@ from typing import Final
 from compactor.metastore.clean.may_clean import ReadyEntry
 from compactor.metastore.model import Entity
 from compactor.roles.cleaner.tally import CleanerTally
-from compactor.roles.cycle import Progress
+from compactor.roles.cycle import Clock, Progress
 from compactor.roles.services import Services
 from compactor.roles.unreachable import AwayStores, StoreAwayError
 
@@ -58,13 +58,10 @@ class Schedule:
 
     Args:
         progress: told of each entry that had its turn.
-        clock: seconds.
         memory: of each entry by its id, in which the turns are kept; threads use it that are at different entries.
     """
 
-    def __init__(
-        self, services: Services, progress: Progress, clock: Callable[[], float], memory: Mapping[int, EntryMemory]
-    ) -> None:
+    def __init__(self, services: Services, progress: Progress, clock: Clock, memory: Mapping[int, EntryMemory]) -> None:
         self._services = services
         self._progress = progress
         self._clock = clock

@@ -18,7 +18,7 @@ from compactor.metastore.model import CatalogPlace, QueueEntry
 from compactor.metastore.txn.transactions import TxnState
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.roles import steps
-from compactor.roles.cycle import Progress
+from compactor.roles.cycle import Clock, Progress
 from compactor.roles.fence import job_keys, remove_staging, remove_uncommitted
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import AwayStores, StoreAwayError, news, require_removed
@@ -39,12 +39,9 @@ class Recovery:
 
     Args:
         progress: told of each claim that was looked at.
-        clock: seconds.
     """
 
-    def __init__(
-        self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Clock = time.monotonic) -> None:
         self._services = services
         self._progress = progress or Progress()
         self._clock = clock

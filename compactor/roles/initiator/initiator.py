@@ -30,7 +30,7 @@ from compactor.metrics import version
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Clock, Cycle, Progress
 from compactor.roles.eligibility import judge_all
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.initiator.judging import verdict_on
@@ -81,12 +81,9 @@ class Initiator:
 
     Args:
         progress: told of each partition that was judged.
-        clock: seconds.
     """
 
-    def __init__(
-        self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Clock = time.monotonic) -> None:
         self._services = services
         self._progress = progress or Progress()
         self._clock = clock

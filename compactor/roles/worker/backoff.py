@@ -32,7 +32,7 @@ from typing import Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import QueueEntry
 from compactor.reasons import Reason
-from compactor.roles.cycle import Phrase
+from compactor.roles.cycle import Clock, Phrase
 from compactor.roles.worker.claim_order import ClaimOrder, QueueLook
 from compactor.roles.worker.failures import ATTEMPTS
 from compactor.spark.submitter import SessionEndedError
@@ -106,14 +106,9 @@ class _Pause:
 
 
 class Backoff:
-    """
-    Decides for one process what may be claimed, and when. Thread-safe.
+    """Decides for one process what may be claimed, and when. Thread-safe."""
 
-    Args:
-        clock: seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self.clock = clock
         self._lock = threading.Lock()
         self._claim_order = ClaimOrder()
