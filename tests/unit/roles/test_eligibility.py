@@ -196,7 +196,7 @@ def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa:
     rules = TableRules.of(table, Thresholds(), layout)
     initiated = judged(rules.skip(candidate, skip) or linked(places))
     state = resolve(Listing((), ()), CompactorWriteIdList("db.t", 0), None, layout)
-    moment = SimpleNamespace(layout=layout, now_ms=0, oldest_open_ms=None)
+    moment = SimpleNamespace(snapshot=SimpleNamespace(layout=layout), now_ms=0, oldest_open_ms=None)
     found = Found(table, partition)
     explained = judged(
         judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, [found], layout)[0])

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import click
 
 from compactor.acid.columns import ColumnRule, column_rule
-from compactor.acid.snapshot import ReadSnapshot
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli import units
 from compactor.cli.naming.lookup import find
@@ -93,11 +92,12 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     database = session.database()
     session.settings  # noqa: B018 - stores are configured by it
     found = find(Catalog(database), parse_target(target, partition))
-    moment = look(database, found.table, session.settings.readers)
-    snapshot = ReadSnapshot(moment.layout, moment.write_ids, moment.txns)
+    snapshot = look(database, found.table, session.settings.readers).snapshot
     if against is not None:
-        snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, moment.layout))
-    spec = _spec(found, column_rule(session.settings.readers.orc_columns, moment.layout, found.table.reader_parameters))
+        snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, snapshot.layout))
+    spec = _spec(
+        found, column_rule(session.settings.readers.orc_columns, snapshot.layout, found.table.reader_parameters)
+    )
     try:
         with PartitionReading(storage_for(found.location), found.location, spec, snapshot) as here:
             proofs = [_proof(here, *noted) for noted in here.notes()]
