@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from compactor.acid.columns import ColumnRule, column_rule
+from compactor.acid.columns import column_rule
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli import units
 from compactor.cli.naming.lookup import find
@@ -19,11 +19,11 @@ from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.engine.comparing import Differences, compare
 from compactor.engine.digest_note import Note
 from compactor.engine.reading import PartitionReading, highest_write_id
+from compactor.engine.request import spec_of
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.orc.digests.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
-from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
 from compactor.status.partition import Found, look
 from compactor.storage.location import split
@@ -95,9 +95,8 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     snapshot = look(database, found.table, session.settings.readers).snapshot
     if against is not None:
         snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, snapshot.layout))
-    spec = _spec(
-        found, column_rule(session.settings.readers.orc_columns, snapshot.layout, found.table.reader_parameters)
-    )
+    rule = column_rule(session.settings.readers.orc_columns, snapshot.layout, found.table.reader_parameters)
+    spec = spec_of(found.entity, found.table, rule)
     try:
         with PartitionReading(storage_for(found.location), found.location, spec, snapshot) as here:
             proofs = [_proof(here, *noted) for noted in here.notes()]
@@ -116,18 +115,6 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     for sentence in _sentences(proofs, digest, other, apart):
         session.output.say(sentence)
     return Code.FAILED if other not in {None, digest} or any(proof.wrong for proof in proofs) else Code.DONE
-
-
-def _spec(found: Found, rule: ColumnRule) -> TableSpec:
-    columns = tuple((column.name, column.type) for column in found.table.columns)
-    return TableSpec(
-        str(found.entity),
-        columns,
-        rule,
-        insert_only=found.table.insert_only,
-        buckets=found.table.buckets,
-        parameters=dict(found.table.parameters),
-    )
 
 
 def _proof(reading: PartitionReading, file: InputFile, note: Note | None, held: Note | None) -> FileProof:

@@ -10,10 +10,10 @@ from compactor.acid.columns import ColumnRule
 from compactor.acid.listing import Listing
 from compactor.acid.snapshot import ReadSnapshot
 from compactor.engine.reading import PartitionReading
+from compactor.engine.request import spec_of
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.metastore.model import Entity, TableFacts
 from compactor.orc.digests.digest import Digest
-from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.undo import Undo
 from compactor.storage.base import ReadHandle, Storage
@@ -41,14 +41,7 @@ def require_same_rows(
         RefusedError: NOT_RESTORABLE: they differ, because a part of what was replaced had gone before. Others as of
             `PartitionReading`.
     """
-    spec = TableSpec(
-        str(entity),
-        tuple((column.name, column.type) for column in table.columns),
-        rule,
-        insert_only=False,
-        buckets=table.buckets,
-        parameters=dict(table.parameters),
-    )
+    spec = spec_of(entity, table, rule)
 
     def digest(of: Storage) -> Digest:
         with PartitionReading(of, location, spec, sight) as reading:
