@@ -7,6 +7,7 @@ import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records, units
+from compactor.cli.commands.queueing.cancel import COLUMNS
 from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, work_on
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.many import Condition, chosen, condition, is_many
@@ -35,14 +36,6 @@ from compactor.status.records import achieved, history_record
 from compactor.words import plural
 
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
-COLUMNS = (
-    OutputColumn("id", "ID", right=True),
-    OutputColumn("entity", "COMPACTION OF"),
-    OutputColumn("kind", "KIND"),
-    OutputColumn("state", "STATE"),
-    OutputColumn("message", "MESSAGE", folds=24),
-)
-
 MANY_COLUMNS = (
     *COLUMNS[:-1],
     OutputColumn("refused", "REFUSED"),

@@ -3,7 +3,8 @@
 import click
 
 from compactor.cli import completing
-from compactor.cli.commands.queueing.enqueue import COLUMNS, asked_record, show_end
+from compactor.cli.commands.queueing.cancel import COLUMNS
+from compactor.cli.commands.queueing.enqueue import asked_record, show_end
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import wait_options
