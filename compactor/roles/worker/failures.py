@@ -173,13 +173,6 @@ class Failures:
         except CompactorError as error:
             _log.debug("failures.not_stored", id=entry.id, error=str(error))
 
-    def told(self) -> dict[int, StoredFailure]:
-        """What is stored, by entry; empty if it can't be read."""
-        try:
-            return told(self._read())
-        except CompactorError:
-            return {}
-
     def times(self, entry: QueueEntry) -> int:
         """How many claims of this entry failed; 0 if that can't be read."""
         return len(self._claims(entry))
