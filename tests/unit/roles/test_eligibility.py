@@ -186,7 +186,10 @@ def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa:
     entity, session = Entity("db", "t", place.partition), Stub(table, partition, layout, places)
     arguments = {"target": str(entity), "partition": None, "kind": kind.value, "properties": {}}
 
-    asked = reason_of(lambda: enqueue.callback.__wrapped__(session, pool=None, wait=False, timeout=None, **arguments))
+    of_many = {"where": None, "worst": None, "yes": False}
+    asked = reason_of(
+        lambda: enqueue.callback.__wrapped__(session, pool=None, wait=False, timeout=None, **of_many, **arguments)
+    )
     planned = reason_of(lambda: plan.callback.__wrapped__(session, **arguments))
     services = SimpleNamespace(catalog=session.catalog, layout=layout, places=places)
     worked = reason_of(lambda: look_up(services, QueueEntry(1, entity, kind, QueueState.WORKING)))

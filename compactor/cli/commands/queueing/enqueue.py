@@ -80,9 +80,9 @@ def enqueue(
     pool: str | None,
     wait: bool,
     timeout: float | None,
-    where: str | None = None,
-    worst: int | None = None,
-    yes: bool = False,
+    where: str | None,
+    worst: int | None,
+    yes: bool,
 ) -> int:
     """
     Ask for one table or partition to be compacted, as ALTER TABLE … COMPACT does; or for many.
