@@ -9,7 +9,8 @@ Source: docs/operations.md, Cleaner.
 """
 
 import itertools
-from collections.abc import Callable, Hashable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -61,7 +62,9 @@ class Schedule:
         memory: of each entry by its id, in which the turns are kept; threads use it that are at different entries.
     """
 
-    def __init__(self, services: Services, progress: Progress, clock: Clock, memory: Mapping[int, EntryMemory]) -> None:
+    def __init__(
+        self, services: Services, progress: Progress, clock: Clock, memory: defaultdict[int, EntryMemory]
+    ) -> None:
         self._services = services
         self._progress = progress
         self._clock = clock
