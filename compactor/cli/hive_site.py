@@ -6,7 +6,7 @@ Reads the files' text; opens no database. Source: Hive's MetastoreConf and HiveC
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -251,42 +251,52 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Hi
         )
     if (provider := first((_CREDENTIALS,))) is not None:
         notes += [_from_credentials(store, provider, first((_OPENED_BY,))) for store in provider.values]
+    taken += _taken(found, notes)
+    notes += _advice(found)
+    return HiveConfiguration(tuple(taken), tuple(notes), password.value if password is not None else None)
+
+
+def _taken(found: Mapping[str, Property], notes: list[str]) -> Iterator[Taken]:
+    """The settings that a configuration names in other words; what can't be taken over is noted."""
     wanted = dict(_SETTINGS)
     if _DELAY in found and truth(found[_DELAY]):
         wanted["cleaner.retention_seconds"] = ((_RETENTION,), _time("s", "s"))
     for key, (names, convert) in wanted.items():
-        if (one := first(names)) is None:
+        if (one := _first(found, names)) is None:
             continue
         try:
-            taken.append(Taken(key, convert(one.value), one.source))
+            yield Taken(key, convert(one.value), one.source)
         except ValueError:
             notes.append(f"{one.source} = {one.value} isn't understood: {key} stays as delivered")
     for name, one in found.items():
-        if (pool := _POOL.fullmatch(name)) is not None and one.value not in {"", "0"}:
-            known = one.value.isdecimal() and int(one.value) <= _MOST_WORKERS and "." not in pool[1]
-            if known:
-                taken.append(Taken(f"worker.pools.{pool[1]}", str(int(one.value)), one.source))
-            else:
-                notes.append(f"{one.source} = {one.value}: pool {pool[1]} has no workers until worker.pools names it")
+        if (pool := _POOL.fullmatch(name)) is None or one.value in {"", "0"}:
+            continue
+        if one.value.isdecimal() and int(one.value) <= _MOST_WORKERS and "." not in pool[1]:
+            yield Taken(f"worker.pools.{pool[1]}", str(int(one.value)), one.source)
+        else:
+            notes.append(f"{one.source} = {one.value}: pool {pool[1]} has no workers until worker.pools names it")
     if (columns := orc_columns(found)) is not None:
-        taken.append(Taken("readers.orc_columns", columns.value, columns.source))
+        yield Taken("readers.orc_columns", columns.value, columns.source)
+
+
+def _advice(found: Mapping[str, Property]) -> Iterator[str]:
+    """What an operator decides, or must change in Hive."""
+    first = partial(_first, found)
     places = [one for name in _WAREHOUSES if (one := first((name, f"hive.{name}"))) is not None]
     if places:
         store = one.value.rstrip("/") if (one := first(_DEFAULT_STORE)) is not None else "the default file system's "
         told = " and ".join(f"{store if one.value.startswith('/') else ''}{one.value} ({one.source})" for one in places)
-        notes.append(
-            f"warehouse.roots stays empty, which means the locations of the catalog's databases; only where tables are refused as outside-roots must it name all places: {told}, and any other"
+        yield (
+            "warehouse.roots stays empty, which means the locations of the catalog's databases; only where tables are "
+            f"refused as outside-roots must it name all places: {told}, and any other"
         )
     if (quorum := first(("hive.zookeeper.quorum",))) is not None:
-        notes.append(
-            f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {_hosts(quorum.value, found)}"
-        )
-    notes += [f"{one.said}: {one.remedy}" for one in clashes(found)]
+        hosts = _hosts(quorum.value, found)
+        yield f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {hosts}"
+    for clash in clashes(found):
+        yield f"{clash.said}: {clash.remedy}"
     if silent := [names[0] for names in map(_both, _ROLES) if first(names) is None]:
-        notes.append(
-            f"Hive 4.1 and newer deliver {' and '.join(silent)} as true: set what no file names to false there"
-        )
-    return HiveConfiguration(tuple(taken), tuple(notes), password.value if password is not None else None)
+        yield f"Hive 4.1 and newer deliver {' and '.join(silent)} as true: set what no file names to false there"
 
 
 def _first(found: Mapping[str, Property], names: Sequence[str]) -> Property | None:
