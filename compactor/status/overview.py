@@ -44,6 +44,13 @@ ENDED: Final = (
     QueueState.ABORTED,
     QueueState.DID_NOT_INITIATE,
 )
+LIMITS_MS: Final = {
+    "CompactorOldestInitiated": HOUR_MS,
+    "CompactorCleanerBlocked": DAY_MS,
+    "CompactorOldTransaction": DAY_MS,
+    "CompactorForgottenPause": DAY_MS,
+}
+"""Ages that aren't well, by the first alert of `deploy/prometheus/rules.yaml` that tells of the same."""
 _SILENT_MS: Final = 5 * 60_000
 """How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
 _AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value}
@@ -320,8 +327,11 @@ def _differing(told: Sequence[Mapping[str, object]]) -> set[str]:
 def _is_trouble(cause: Record) -> bool:
     if cause["reason"] in _AT_ONCE:
         return True
-    age, most = cause["since_ms"], DAY_MS if cause["holds"] == CLEANING else HOUR_MS
-    return cause["reason"] not in _INTENDED and isinstance(age, int) and age > most
+    age, alert = (
+        cause["since_ms"],
+        "CompactorCleanerBlocked" if cause["holds"] == CLEANING else "CompactorOldestInitiated",
+    )
+    return cause["reason"] not in _INTENDED and isinstance(age, int) and age > LIMITS_MS[alert]
 
 
 def _of_transactions(seen: Overview) -> Iterator[Trouble]:
@@ -334,7 +344,7 @@ def _of_transactions(seen: Overview) -> Iterator[Trouble]:
         said = f"{txn}, silent for {duration(age)}, and no process ends it"
         remedy = f"a metastore that keeps house, or housekeeper.enabled: always; {end.format(txn.txn_id)}"
         yield Trouble("silent-transaction", said, remedy, age - timeout_ms)
-    for txn in [txn for txn in ordinary if txn.age_ms > DAY_MS and txn not in silent][:1]:
+    for txn in [txn for txn in ordinary if txn.age_ms > LIMITS_MS["CompactorOldTransaction"] and txn not in silent][:1]:
         yield Trouble("old-transaction", str(txn), end.format(txn.txn_id), txn.age_ms)
     if seen.settings.housekeeper.enabled == "never":
         for duty, sentence in seen.undone.items():
@@ -343,11 +353,11 @@ def _of_transactions(seen: Overview) -> Iterator[Trouble]:
 
 
 def _forgotten(seen: Overview) -> Iterator[Trouble]:
-    """Pauses without an end, and drains, of more than a day."""
+    """Pauses without an end, and drains, that are old."""
     judge = seen.daemons.judge
     held = [(judge.told(pause), pause.since_ms) for pause in judge.pauses if pause.until_ms is None]
     held += [(denial, one.since_ms) for one in judge.drains if (denial := judge.drained(one.host)) is not None]
     for denial, since_ms in held:
-        if (age := seen.now_ms - since_ms) > DAY_MS:
+        if (age := seen.now_ms - since_ms) > LIMITS_MS["CompactorForgottenPause"]:
             wait = Wait.of(denial)
             yield Trouble("forgotten-pause", wait.sentence, wait.remedy, age)
