@@ -8,11 +8,11 @@ Also defines the exit codes of the command line, as docs/cli.md lists them; a `C
 
 import math
 import os
+from contextlib import closing
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -54,14 +54,6 @@ class Session:
         self.config_path: Path | None = None
         self.form = Format.TABLE
         self._database: Database | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the metastore's connection, which frees an embedded database's file."""
@@ -146,7 +138,7 @@ def session_of(ctx: click.Context) -> Session:
     """The session of this run, made by the first call and closed with the outermost command."""
     root = ctx.find_root()
     if root.obj is None:
-        root.obj = root.with_resource(Session())
+        root.obj = root.with_resource(closing(Session()))
     session = root.obj
     assert isinstance(session, Session)
     return session
