@@ -7,7 +7,6 @@ Also defines the exit codes of the command line, as docs/cli.md lists them; a `C
 """
 
 import math
-import os
 from contextlib import closing
 from enum import IntEnum
 from functools import cached_property
@@ -20,7 +19,6 @@ from click.core import ParameterSource
 from compactor.cli.output import Format, Output
 
 _SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
-OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # read by the command line; they are no settings
 
 
 class Code(IntEnum):
@@ -116,12 +114,7 @@ class Session:
         from compactor.metastore.db.dialects.address import wrong_setting
         from compactor.settings import load_settings
 
-        return load_settings(self.config_path, settings_variables(), wrong_setting)
-
-
-def settings_variables() -> dict[str, str]:
-    """The environment without what is the command line's own."""
-    return {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+        return load_settings(self.config_path, wrong=wrong_setting)
 
 
 def quiet_log() -> None:
