@@ -7,7 +7,6 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final
 
 import click
 
@@ -16,6 +15,7 @@ from compactor.cli import completing, control_records, units
 from compactor.cli.naming.filters import METAVAR, places, watch_option, watched
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views.survey import LISTED_AT_ONCE
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
@@ -41,7 +41,6 @@ COLUMNS = (
     OutputColumn("remedy", "WHAT ENDS IT", folds=24),
     OutputColumn("ids", "IDS", people=False),
 )
-_LISTED_AT_ONCE: Final = 16
 
 
 @click.command(cls=Command)
@@ -123,7 +122,7 @@ def _sizes(session: Session, chosen: Sequence[Found]) -> dict[Entity, int]:
     for found in chosen:
         if found.table.full_name not in moments:
             moments[found.table.full_name] = look(session.database(), found.table, session.settings.readers)
-    with ThreadPoolExecutor(_LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
+    with ThreadPoolExecutor(LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
         sizes = pool.map(lambda found: _size(found, moments[found.table.full_name]), chosen)
         return {found.entity: size for found, size in zip(chosen, sizes, strict=True) if size is not None}
 
