@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import click
 
 from compactor.acid.columns import column_rule
-from compactor.acid.write_ids import ValidWriteIdList
 from compactor.cli import units
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
@@ -25,7 +24,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.orc.digests.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
 from compactor.reasons import Reason
-from compactor.status.partition import Found, look
+from compactor.status.partition import look
 from compactor.storage.location import split
 from compactor.storage.registry import storage_for
 from compactor.words import plural
@@ -111,7 +110,16 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
             raise
         reach = f"both are read up to write id {snapshot.write_ids.high_watermark}, the highest in the names of {against}, and a base holds more"
         raise RefusedError(refusal.reason, f"{found.entity} can't be compared: {reach}; {refusal.message}") from None
-    session.output.show(_view(found, snapshot.write_ids, records, digest, against, other, apart, proofs))
+    document = {
+        "table": str(found.entity),
+        "location": found.location,
+        "write_id": snapshot.write_ids.high_watermark,
+        "rows": digest.rows,
+        "columns": records,
+        "files": [proof.record() for proof in proofs],
+        "against": _compared(against, digest, other, apart),
+    }
+    session.output.show(View(COLUMNS if against is not None else COLUMNS[:2], records, document))
     for sentence in _sentences(proofs, digest, other, apart):
         session.output.say(sentence)
     return Code.FAILED if other not in {None, digest} or any(proof.wrong for proof in proofs) else Code.DONE
@@ -152,37 +160,17 @@ def _columns(reading: PartitionReading, digest: Digest, other: Digest | None) ->
     return [one for one in zip(paths, digest.columns, theirs, strict=True) if one[0]]
 
 
-def _view(  # noqa: PLR0917 - what was found
-    found: Found,
-    write_ids: ValidWriteIdList,
-    records: Sequence[Record],
-    digest: Digest,
-    against: str | None,
-    other: Digest | None,
-    apart: Differences,
-    proofs: Sequence[FileProof],
-) -> View:
-    compared = (
-        None
-        if other is None
-        else {
-            "directory": against,
-            "rows": other.rows,
-            "equal": other == digest,
-            "missing": apart.missing,
-            "extra": apart.extra,
-        }
-    )
-    document = {
-        "table": str(found.entity),
-        "location": found.location,
-        "write_id": write_ids.high_watermark,
-        "rows": digest.rows,
-        "columns": list(records),
-        "files": [proof.record() for proof in proofs],
-        "against": compared,
+def _compared(directory: str | None, digest: Digest, other: Digest | None, apart: Differences) -> Record | None:
+    """How another directory differs; None: there is none."""
+    if other is None:
+        return None
+    return {
+        "directory": directory,
+        "rows": other.rows,
+        "equal": other == digest,
+        "missing": apart.missing,
+        "extra": apart.extra,
     }
-    return View(COLUMNS if against is not None else COLUMNS[:2], records, document)
 
 
 def _sentences(proofs: Sequence[FileProof], digest: Digest, other: Digest | None, apart: Differences) -> list[str]:
