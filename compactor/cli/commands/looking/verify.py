@@ -36,9 +36,8 @@ COLUMNS = (
     OutputColumn("different", "DIFFERENT ROWS", right=True, show=units.number),
     OutputColumn("first", "FIRST"),
 )
-
-
 CHECKSUMS = "checksums"
+_KEYS = "ROW__ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,24 +139,19 @@ def _proof(reading: PartitionReading, file: InputFile, note: Note | None, held: 
 
 
 def _records(reading: PartitionReading, digest: Digest, other: Digest | None, apart: Differences) -> list[Record]:
-    names = [("ROW__ID", digest.keys, other.keys if other else 0), *_columns(reading, digest, other)]
+    theirs = other or digest
+    names = (_KEYS, *column_paths(reading.row))
     records: list[Record] = []
-    for name, one, two in names:
-        different = apart.missing + apart.extra if name == "ROW__ID" else apart.columns.get(name, 0)
-        key = apart.first.get("missing", apart.first.get("extra")) if name == "ROW__ID" else apart.first.get(name)
-        compared = (
-            {}
-            if other is None
-            else {"against": f"{two:016x}", "different": different, "first": None if key is None else list(key)}
-        )
-        records.append({"column": name, "digest": f"{one:016x}", **compared})
+    for name, one, two in zip(names, (digest.keys, *digest.columns), (theirs.keys, *theirs.columns), strict=True):
+        if not name:  # the row itself
+            continue
+        record: dict[str, object] = {"column": name, "digest": f"{one:016x}"}
+        if other is not None:
+            different = apart.missing + apart.extra if name == _KEYS else apart.columns.get(name, 0)
+            key = apart.first.get("missing", apart.first.get("extra")) if name == _KEYS else apart.first.get(name)
+            record |= {"against": f"{two:016x}", "different": different, "first": None if key is None else list(key)}
+        records.append(record)
     return records
-
-
-def _columns(reading: PartitionReading, digest: Digest, other: Digest | None) -> list[tuple[str, int, int]]:
-    paths = list(column_paths(reading.row))
-    theirs = other.columns if other else (0,) * len(paths)
-    return [one for one in zip(paths, digest.columns, theirs, strict=True) if one[0]]
 
 
 def _compared(directory: str | None, digest: Digest, other: Digest | None, apart: Differences) -> Record | None:
