@@ -21,7 +21,7 @@ PATIENCE = 120.0
 
 _FORKING = multiprocessing.get_context("forkserver")
 _FORKING.set_forkserver_preload(
-    ["compactor.daemon", *sorted({where.partition(":")[0] for where, _ in COMMANDS.values()})]
+    ["compactor.daemon", *sorted({f"compactor.cli.commands.{module}" for module, _ in COMMANDS.values()})]
 )
 
 

@@ -27,7 +27,7 @@ from compactor.acid.write_ids import RangeValidity, ValidTxnList, ValidWriteIdLi
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 
-__all__ = ["AcidState", "Excluded", "ListedDir", "data_files", "resolve", "side_files", "stray_files"]
+__all__ = ["AcidState", "Excluded", "ListedDir", "ReadSnapshot", "data_files", "resolve", "side_files", "stray_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,35 @@ class AcidState:
     @property
     def delete_deltas(self) -> tuple[ListedDir, ...]:
         return tuple(d for d in self.deltas if d.acid.kind is DirKind.DELETE_DELTA)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshot:
+    """
+    The writes that a reader sees as committed.
+
+    Args:
+        write_ids: of the table.
+        txns: the transactions by which a `_v` suffix is judged.
+        with_originals: whether it reads files that lie in no base and in no delta.
+    """
+
+    layout: LayoutVersion
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    with_originals: bool = True
+
+    def resolve(self, listing: Listing) -> AcidState:
+        """What this reader makes of a listing; raises RefusedError as the function `resolve`."""
+        return resolve(listing, self.write_ids, self.txns, self.layout, with_originals=self.with_originals)
+
+    def up_to(self, write_id: int) -> "ReadSnapshot":
+        """The snapshot of a reader that knows no write above a write id."""
+        ids = self.write_ids
+        limit = min(write_id, ids.high_watermark)
+        still_open = tuple(one for one in ids.open if one <= limit)
+        aborted = tuple(one for one in ids.aborted if one <= limit)
+        return replace(self, write_ids=ValidWriteIdList(ids.table, limit, still_open, aborted))
 
 
 def resolve(

@@ -20,7 +20,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import (
@@ -34,6 +34,10 @@ from click.shell_completion import (
 
 from compactor.cli.session import Session, session_of
 from compactor.errors import CompactorError
+
+if TYPE_CHECKING:
+    from compactor.metastore.catalog import Catalog
+    from compactor.metastore.compaction_queue.queue import Queue
 
 _SECONDS: Final = 2.0
 """A TAB waits no longer for a database that doesn't answer."""
@@ -194,10 +198,20 @@ def _keep(file: Path, offers: Sequence[_Offer]) -> None:
             other.unlink()
 
 
-def _tables(session: Session, typed: str) -> list[str]:
+def _catalog(session: Session) -> "Catalog":
     from compactor.metastore.catalog import Catalog
 
-    catalog = Catalog(session.database())
+    return Catalog(session.database())
+
+
+def _queue(session: Session) -> "Queue":
+    from compactor.metastore.compaction_queue.queue import Queue
+
+    return Queue(session.database())
+
+
+def _tables(session: Session, typed: str) -> list[str]:
+    catalog = _catalog(session)
     database, dot, rest = typed.partition(".")
     if not dot:
         return [f"{name}." for name in catalog.databases()]
@@ -209,38 +223,21 @@ def _tables(session: Session, typed: str) -> list[str]:
     return [] if facts is None else [f"{facts.full_name}/{name}" for name in catalog.partition_names(facts)]
 
 
-def _databases(session: Session, _: str) -> list[str]:
-    from compactor.metastore.catalog import Catalog
-
-    return Catalog(session.database()).databases()
-
-
-def _queued(session: Session, _: str) -> list[str]:
-    from compactor.metastore.compaction_queue.queue import Queue
-
-    return [str(entry.id) for entry in Queue(session.database()).entries()]
-
-
 def _ended_badly(session: Session, _: str) -> list[str]:
-    from compactor.metastore.compaction_queue.queue import Queue
     from compactor.metastore.model import QueueState
 
-    found = Queue(session.database()).history(limit=_MOST)
+    found = _queue(session).history(limit=_MOST)
     return [str(entry.id) for entry in found if entry.state is not QueueState.SUCCEEDED]
 
 
 def _pools(session: Session, _: str) -> set[str]:
-    from compactor.metastore.compaction_queue.queue import Queue
-
     worker = session.settings.worker
-    queued = (entry.pool for entry in Queue(session.database()).entries())
+    queued = (entry.pool for entry in _queue(session).entries())
     return {*worker.pools, *(pool for pool in (worker.pool, *queued) if pool)}
 
 
 def _workers(session: Session, _: str) -> set[str]:
-    from compactor.metastore.compaction_queue.queue import Queue
-
-    queue = Queue(session.database())
+    queue = _queue(session)
     return {entry.worker_id for entry in (*queue.working(), *queue.history(limit=_MOST)) if entry.worker_id}
 
 
@@ -254,20 +251,18 @@ def _hosts(session: Session, typed: str) -> set[str]:
 def _succeeded(session: Session, ctx: click.Context) -> list[str]:
     from compactor.cli.naming.lookup import find
     from compactor.cli.naming.target import parse_target
-    from compactor.metastore.catalog import Catalog
-    from compactor.metastore.compaction_queue.queue import Queue
     from compactor.metastore.model import QueueState
 
-    database, entity = session.database(), None
+    entity = None
     if (target := ctx.params.get("target") or next(iter(ctx.args), None)) is not None:
-        entity = find(Catalog(database), parse_target(target, ctx.params.get("partition"))).entity
-    return [str(entry.id) for entry in Queue(database).history(QueueState.SUCCEEDED, entity=entity, limit=_MOST)]
+        entity = find(_catalog(session), parse_target(target, ctx.params.get("partition"))).entity
+    return [str(entry.id) for entry in _queue(session).history(QueueState.SUCCEEDED, entity=entity, limit=_MOST)]
 
 
 tables = _quietly(_tables)
 """`DB.`, `DB.TABLE`, `DB.TABLE/PARTITION`, as far as is typed."""
-databases = _quietly(_databases)
-queued = _quietly(_queued)
+databases = _quietly(lambda session, _: _catalog(session).databases())
+queued = _quietly(lambda session, _: [str(entry.id) for entry in _queue(session).entries()])
 ended_badly = _quietly(_ended_badly)
 named_pools = _quietly(_pools)
 pools = _quietly(lambda session, typed: {"default", *_pools(session, typed)})

@@ -15,8 +15,9 @@ import click
 
 from compactor.cli import completing, units
 from compactor.cli.naming.lookup import find_table
-from compactor.cli.naming.pools import unknown_pool
-from compactor.cli.naming.target import Target, no_database
+from compactor.cli.naming.pools import known_pools, unknown_pool
+from compactor.cli.naming.target import no_database
+from compactor.cli.options import together
 from compactor.cli.output import OutputColumn
 from compactor.cli.session import Session, quiet_log
 from compactor.control import Control, Scope
@@ -28,6 +29,7 @@ from compactor.coordination import Coordinator, open_coordinator
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
+from compactor.metastore.model import Entity
 from compactor.name_patterns import fits, is_pattern
 from compactor.status.daemons import UNTOLD, Daemons
 
@@ -51,25 +53,22 @@ _LONGEST_MS = 10 * 366 * 86_400_000
 # Scopes
 
 
-def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options --pool, --database, --table and --all to a command; `scope_from` reads them."""
-    for option in (
-        click.option("--all", "everything", is_flag=True, help="The whole cluster."),
-        click.option(
-            "--table",
-            metavar="PATTERN",
-            shell_complete=completing.tables,
-            help="DB.TABLE; * stands for any characters, ? for one.",
-        ),
-        click.option(
-            "--database", metavar="D", shell_complete=completing.databases, help="A database; may be a pattern, too."
-        ),
-        click.option(
-            "--pool", metavar="P", shell_complete=completing.pools, help="A pool; `default`: entries without one."
-        ),
-    ):
-        command = option(command)
-    return command
+scope_options = together(
+    click.option(
+        "--pool", metavar="P", shell_complete=completing.pools, help="A pool; `default`: entries without one."
+    ),
+    click.option(
+        "--database", metavar="D", shell_complete=completing.databases, help="A database; may be a pattern, too."
+    ),
+    click.option(
+        "--table",
+        metavar="PATTERN",
+        shell_complete=completing.tables,
+        help="DB.TABLE; * stands for any characters, ? for one.",
+    ),
+    click.option("--all", "everything", is_flag=True, help="The whole cluster."),
+)
+"""Adds --pool, --database, --table and --all, for `scope_from`."""
 
 
 def scope_from(pool: str | None, database: str | None, table: str | None, *, everything: bool) -> Scope:
@@ -111,7 +110,8 @@ def require_there(session: Session, scope: Scope) -> None:
     """
     catalog = Catalog(session.database())
     if scope.kind is ScopeKind.POOL:
-        if (unknown := unknown_pool(session.settings, catalog, daemons(session), scope.name)) is not None:
+        pools = known_pools(session.settings, catalog, daemons(session))
+        if (unknown := unknown_pool(scope.name, pools)) is not None:
             session.output.say(f"--pool: {unknown}")
         return
     if scope.kind not in {ScopeKind.DATABASE, ScopeKind.TABLE}:
@@ -120,7 +120,7 @@ def require_there(session: Session, scope: Scope) -> None:
     databases = catalog.databases()
     if not is_pattern(scope.name):
         if table:
-            find_table(catalog, Target(database, table))
+            find_table(catalog, Entity(database, table))
         elif database not in databases:
             raise no_database(database, databases)
         return

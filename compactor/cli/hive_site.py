@@ -6,7 +6,7 @@ Reads the files' text; opens no database. Source: Hive's MetastoreConf and HiveC
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -111,14 +111,6 @@ class Clash:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class TimeOut:
-    """Hive's transaction time-out, and the property that says so."""
-
-    seconds: float
-    source: str
-
-
 def with_those_beside(site: Path) -> list[Path]:
     """A file of Hive's, and those of `FILES` in its directory, in the order in which Hive reads them."""
     beside = [site.parent / name for name in FILES if name != site.name and (site.parent / name).is_file()]
@@ -179,12 +171,9 @@ def _number(value: float) -> str:
     return f"{value:g}" if value < 1e6 else str(round(value))
 
 
-def _in_seconds(unit: str = "s") -> Callable[[str], str]:
-    return lambda text: _number(seconds(text, unit))
-
-
-def _in_hours(unit: str) -> Callable[[str], str]:
-    return lambda text: _number(seconds(text, unit) / 3600)
+def _time(own: str, wanted: str) -> Callable[[str], str]:
+    """From a length of time whose own unit is `own` to one in `wanted`."""
+    return lambda text: _number(seconds(text, own) / _UNITS[wanted])
 
 
 def _whole(text: str) -> str:
@@ -201,10 +190,6 @@ def _boolean(text: str) -> str:
     return value
 
 
-def _in_days(text: str) -> str:
-    return _number(seconds(text, "d") / 86400)
-
-
 def _both(name: str) -> tuple[str, ...]:
     """The metastore's own name of a property, which counts, and Hive's older one."""
     return f"metastore.{name}", f"hive.{name}"
@@ -212,19 +197,19 @@ def _both(name: str) -> tuple[str, ...]:
 
 _TXN_TIMEOUT: Final = _both("txn.timeout")
 _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
-    "txn.timeout_seconds": (_TXN_TIMEOUT, _in_seconds()),
-    "initiator.interval_seconds": (("hive.compactor.check.interval",), _in_seconds()),
+    "txn.timeout_seconds": (_TXN_TIMEOUT, _time("s", "s")),
+    "initiator.interval_seconds": (("hive.compactor.check.interval",), _time("s", "s")),
     "initiator.thresholds.delta_count": (("hive.compactor.delta.num.threshold",), _whole),
     "initiator.thresholds.delta_ratio": (("hive.compactor.delta.pct.threshold",), _fraction),
     "initiator.thresholds.aborted_count": (("hive.compactor.abortedtxn.threshold",), _whole),
-    "initiator.thresholds.aborted_age_hours": (("hive.compactor.aborted.txn.time.threshold",), _in_hours("h")),
+    "initiator.thresholds.aborted_age_hours": (("hive.compactor.aborted.txn.time.threshold",), _time("h", "h")),
     "initiator.failed_threshold": (_both("compactor.initiator.failed.compacts.threshold"), _whole),
-    "initiator.failed_retry_days": (_both("compactor.initiator.failed.retry.time"), _in_days),
-    "worker.timeout_hours": (("hive.compactor.worker.timeout",), _in_hours("s")),
+    "initiator.failed_retry_days": (_both("compactor.initiator.failed.retry.time"), _time("d", "d")),
+    "worker.timeout_hours": (("hive.compactor.worker.timeout",), _time("s", "h")),
     "worker.run_as": (_both("compactor.run.as.user"), str),
-    "cleaner.interval_seconds": (("hive.compactor.cleaner.run.interval",), _in_seconds("ms")),
+    "cleaner.interval_seconds": (("hive.compactor.cleaner.run.interval",), _time("ms", "s")),
     "cleaner.retry_attempts": (("hive.compactor.cleaner.retry.maxattempts",), _whole),
-    "cleaner.retry_seconds": (("hive.compactor.cleaner.retry.retention.time",), _in_seconds()),
+    "cleaner.retry_seconds": (("hive.compactor.cleaner.retry.retention.time",), _time("s", "s")),
     "housekeeper.history.succeeded": (_both("compactor.history.retention.succeeded"), _whole),
     "housekeeper.history.failed": (_both("compactor.history.retention.failed"), _whole),
     "housekeeper.history.did_not_initiate": (
@@ -232,7 +217,7 @@ _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
         _whole,
     ),
     "housekeeper.history.refused": (_both("compactor.history.retention.refused"), _whole),
-    "housekeeper.history.timeout_days": (_both("compactor.history.retention.timeout"), _in_days),
+    "housekeeper.history.timeout_days": (_both("compactor.history.retention.timeout"), _time("d", "d")),
     "readers.insert_only_originals": ((ORIGINALS,), _boolean),
 }
 _POSITIONAL: Final = "orc.force.positional.evolution"
@@ -266,42 +251,52 @@ def settings_of(found: Mapping[str, Property], password_file: Path | None) -> Hi
         )
     if (provider := first((_CREDENTIALS,))) is not None:
         notes += [_from_credentials(store, provider, first((_OPENED_BY,))) for store in provider.values]
+    taken += _taken(found, notes)
+    notes += _advice(found)
+    return HiveConfiguration(tuple(taken), tuple(notes), password.value if password is not None else None)
+
+
+def _taken(found: Mapping[str, Property], notes: list[str]) -> Iterator[Taken]:
+    """The settings that a configuration names in other words; what can't be taken over is noted."""
     wanted = dict(_SETTINGS)
     if _DELAY in found and truth(found[_DELAY]):
-        wanted["cleaner.retention_seconds"] = ((_RETENTION,), _in_seconds())
+        wanted["cleaner.retention_seconds"] = ((_RETENTION,), _time("s", "s"))
     for key, (names, convert) in wanted.items():
-        if (one := first(names)) is None:
+        if (one := _first(found, names)) is None:
             continue
         try:
-            taken.append(Taken(key, convert(one.value), one.source))
+            yield Taken(key, convert(one.value), one.source)
         except ValueError:
             notes.append(f"{one.source} = {one.value} isn't understood: {key} stays as delivered")
     for name, one in found.items():
-        if (pool := _POOL.fullmatch(name)) is not None and one.value not in {"", "0"}:
-            known = one.value.isdecimal() and int(one.value) <= _MOST_WORKERS and "." not in pool[1]
-            if known:
-                taken.append(Taken(f"worker.pools.{pool[1]}", str(int(one.value)), one.source))
-            else:
-                notes.append(f"{one.source} = {one.value}: pool {pool[1]} has no workers until worker.pools names it")
+        if (pool := _POOL.fullmatch(name)) is None or one.value in {"", "0"}:
+            continue
+        if one.value.isdecimal() and int(one.value) <= _MOST_WORKERS and "." not in pool[1]:
+            yield Taken(f"worker.pools.{pool[1]}", str(int(one.value)), one.source)
+        else:
+            notes.append(f"{one.source} = {one.value}: pool {pool[1]} has no workers until worker.pools names it")
     if (columns := orc_columns(found)) is not None:
-        taken.append(Taken("readers.orc_columns", columns.value, columns.source))
+        yield Taken("readers.orc_columns", columns.value, columns.source)
+
+
+def _advice(found: Mapping[str, Property]) -> Iterator[str]:
+    """What an operator decides, or must change in Hive."""
+    first = partial(_first, found)
     places = [one for name in _WAREHOUSES if (one := first((name, f"hive.{name}"))) is not None]
     if places:
         store = one.value.rstrip("/") if (one := first(_DEFAULT_STORE)) is not None else "the default file system's "
         told = " and ".join(f"{store if one.value.startswith('/') else ''}{one.value} ({one.source})" for one in places)
-        notes.append(
-            f"warehouse.roots stays empty, which means the locations of the catalog's databases; only where tables are refused as outside-roots must it name all places: {told}, and any other"
+        yield (
+            "warehouse.roots stays empty, which means the locations of the catalog's databases; only where tables are "
+            f"refused as outside-roots must it name all places: {told}, and any other"
         )
     if (quorum := first(("hive.zookeeper.quorum",))) is not None:
-        notes.append(
-            f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {_hosts(quorum.value, found)}"
-        )
-    notes += [f"{one.said}: {one.remedy}" for one in clashes(found)]
+        hosts = _hosts(quorum.value, found)
+        yield f"several daemons elect their leaders by ZooKeeper where zookeeper.hosts names it: {hosts}"
+    for clash in clashes(found):
+        yield f"{clash.said}: {clash.remedy}"
     if silent := [names[0] for names in map(_both, _ROLES) if first(names) is None]:
-        notes.append(
-            f"Hive 4.1 and newer deliver {' and '.join(silent)} as true: set what no file names to false there"
-        )
-    return HiveConfiguration(tuple(taken), tuple(notes), password.value if password is not None else None)
+        yield f"Hive 4.1 and newer deliver {' and '.join(silent)} as true: set what no file names to false there"
 
 
 def _first(found: Mapping[str, Property], names: Sequence[str]) -> Property | None:
@@ -330,18 +325,18 @@ def truth(one: Property) -> bool | None:
     return {"true": True, "false": False}.get(one.value.strip().lower())
 
 
-def txn_timeout(found: Mapping[str, Property]) -> TimeOut:
+def txn_timeout(found: Mapping[str, Property]) -> tuple[float, str]:
     """
-    Hive's transaction time-out.
+    Hive's transaction time-out in seconds, and the property that says so.
 
     Raises:
         SettingsError: it is no length of time.
     """
     one = _first(found, _TXN_TIMEOUT)
     if one is None:
-        return TimeOut(300, f"{_TXN_TIMEOUT[0]}, which no file has,")  # the default of Hive 3.1 and 4
+        return 300, f"{_TXN_TIMEOUT[0]}, which no file has,"  # the default of Hive 3.1 and 4
     try:
-        return TimeOut(seconds(one.value), one.source)
+        return seconds(one.value), one.source
     except ValueError as error:
         raise SettingsError(f"{one.source}: {error}") from None
 

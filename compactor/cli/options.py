@@ -64,7 +64,7 @@ def _is_begun(path: Path, begins: bytes) -> bool:
         return False
 
 
-def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+def together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
     """One decorator that applies these as if they stood above the command in this order."""
 
     def decorate(command: Decorated) -> Decorated:
@@ -75,7 +75,7 @@ def _together(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decora
     return decorate
 
 
-target_options = _together(
+target_options = together(
     click.argument("target", metavar="DB.TABLE[/PARTITION]", shell_complete=completing.tables),
     click.option(
         "--partition", metavar="K=V/…", help="The partition, as Hive names it; values escaped or as they are."
@@ -83,7 +83,7 @@ target_options = _together(
 )
 """Adds `target` and `partition`, for `compactor.cli.naming.target.parse_target`."""
 
-request_options = _together(
+request_options = together(
     target_options,
     click.option(
         "--type",
@@ -120,7 +120,7 @@ def wait_options(until: str) -> Callable[[Decorated], Decorated]:
     Args:
         until: the help text of --wait.
     """
-    return _together(
+    return together(
         # eager: click parses --wait before --timeout, in whichever order they are given
         click.option("--wait", is_flag=True, is_eager=True, help=until),
         click.option(

@@ -1,18 +1,17 @@
 """
 Writes a command's answer: as a table for people, as JSON, YAML or TSV for programs.
 
-A command makes one `View` and knows nothing of formats; `--output` chooses the `Output` once. Data goes to stdout,
-messages go to stderr.
+A command makes one `View` and knows nothing of formats; `--output` chooses the format of its `Output` once. Data goes to
+stdout, messages go to stderr.
 """
 
 import json
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 import yaml
@@ -95,21 +94,56 @@ class View:
     document: object = None
     picture: Callable[[], RenderableType] | None = None
     empty: str = "nothing to show"
-    footer: str = field(default="")
+    footer: str = ""
 
     def value(self) -> object:
         """The value that JSON and YAML show."""
         return list(self.records) if self.document is None else self.document
 
 
-class Output(ABC):
-    """Writes views to stdout in one format; `say` writes messages to stderr in every format."""
+@dataclass(frozen=True, slots=True)
+class Output:
+    r"""
+    Writes views to stdout in one format; `say` writes messages to stderr in every format.
+
+    - `table`, `wide`: tables and pictures, drawn by rich; in colour on a terminal unless NO_COLOR is set. Where the
+      terminal is too narrow for all columns of a `table`, sentences are folded, then columns that matter less are left
+      out, then sentences and long names stand below each row.
+    - `json`: one value, indented, in UTF-8. `yaml`: one document.
+    - `tsv`: a heading and one line per record. Tab, newline, carriage return and backslash are written \t, \n, \r, \\;
+      a missing value is an empty cell.
+    """
+
+    form: Format
 
     def show(self, view: View) -> None:
         """Write one answer to stdout."""
-        self._write(view)
+        match self.form:
+            case Format.JSON:
+                click.echo(json.dumps(view.value(), indent=2, ensure_ascii=False, default=str))
+            case Format.YAML:
+                plain = json.loads(json.dumps(view.value(), default=str))
+                click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=WIDEST), nl=False)
+            case Format.TSV:
+                keys = [column.key for column in view.columns if column.programs]
+                click.echo("\t".join(keys))
+                for record in view.records:
+                    click.echo("\t".join(tsv_cell(record.get(key)) for key in keys))
+            case _:
+                self._draw(view)
         if not view.records and view.picture is None and view.document is None:
             self.say(view.empty)
+
+    def _draw(self, view: View) -> None:
+        if view.picture is not None:
+            draw(view.picture())
+        elif view.records:
+            drawn, left = (_wide if self.form is Format.WIDE else fitted)(view.columns, view.records)
+            draw(drawn)
+            if left:
+                self.say(f"{left}; -o wide shows all")
+        if view.footer:
+            self.say(view.footer)
 
     def say(self, sentence: str) -> None:
         """Write a one-line message to stderr."""
@@ -117,7 +151,13 @@ class Output(ABC):
 
     def separate(self, moment: str) -> None:
         """Begin the picture of this moment, where pictures of one thing follow each other and stdout is no terminal."""
-        self.say(moment)
+        match self.form:
+            case Format.TABLE | Format.WIDE:
+                click.echo(moment)
+            case Format.YAML:
+                click.echo(f"--- # {moment}")
+            case _:
+                self.say(moment)
 
     @contextmanager
     def busy(self, sentence: str) -> Iterator[Callable[[str], None]]:
@@ -138,95 +178,17 @@ class Output(ABC):
         tell(sentence)
         yield tell
 
-    @abstractmethod
-    def _write(self, view: View) -> None: ...
-
-
-class TableOutput(Output):
-    """
-    Tables and pictures, drawn by rich; in colour on a terminal unless NO_COLOR is set.
-
-    Where the terminal is too narrow for all columns, sentences are folded, then columns that matter less are left out,
-    then sentences and long names stand below each row.
-    """
-
-    def separate(self, moment: str) -> None:
-        click.echo(moment)
-
-    def _table(self, view: View) -> tuple[RenderableType, str]:
-        return fitted(view.columns, view.records)
-
-    def _write(self, view: View) -> None:
-        if view.picture is not None:
-            draw(view.picture())
-        elif view.records:
-            drawn, left = self._table(view)
-            draw(drawn)
-            if left:
-                self.say(f"{left}; -o wide shows all")
-        if view.footer:
-            self.say(view.footer)
-
-
-class WideOutput(TableOutput):
-    """The same with all columns, side by side."""
-
-    def _table(self, view: View) -> tuple[RenderableType, str]:
-        columns = _filled(view.columns, view.records)
-        width = _console().width
-        widths = _widths([_size(column, view.records, width) for column in columns], width)
-        return _table(columns, view.records, widths), ""
-
-
-class JsonOutput(Output):
-    """One JSON value, indented, in UTF-8."""
-
-    def _write(self, view: View) -> None:
-        click.echo(json.dumps(view.value(), indent=2, ensure_ascii=False, default=str))
-
-
-class YamlOutput(Output):
-    """One YAML document."""
-
-    def separate(self, moment: str) -> None:
-        click.echo(f"--- # {moment}")
-
-    def _write(self, view: View) -> None:
-        plain = json.loads(json.dumps(view.value(), default=str))
-        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=WIDEST), nl=False)
-
-
-class TsvOutput(Output):
-    r"""
-    A heading and one line per record. Tab, newline, carriage return and backslash are written \t, \n, \r, \\; a missing
-    value is an empty cell.
-    """
-
-    def _write(self, view: View) -> None:
-        keys = [column.key for column in view.columns if column.programs]
-        click.echo("\t".join(keys))
-        for record in view.records:
-            click.echo("\t".join(tsv_cell(record.get(key)) for key in keys))
-
-
-OUTPUTS: Mapping[Format, type[Output]] = {
-    Format.TABLE: TableOutput,
-    Format.WIDE: WideOutput,
-    Format.JSON: JsonOutput,
-    Format.YAML: YamlOutput,
-    Format.TSV: TsvOutput,
-}
-
-
-def output_for(name: Format | Literal["table", "wide", "json", "yaml", "tsv"]) -> Output:
-    """The `Output` of this format."""
-    return OUTPUTS[Format(name)]()
-
 
 def part_of_picture(columns: Sequence[OutputColumn], records: Sequence[Record]) -> RenderableType:
     """A table that fits the terminal; one line below it names the columns that are left out."""
     drawn, left = fitted(columns, records)
     return Group(drawn, Text(f"{left}; a wider terminal shows them", style="dim")) if left else drawn
+
+
+def _wide(columns: Sequence[OutputColumn], records: Sequence[Record]) -> tuple[RenderableType, str]:
+    """As `fitted`, with all columns side by side."""
+    shown, width = _filled(columns, records), _console().width
+    return _table(shown, records, _widths([_size(column, records, width) for column in shown], width)), ""
 
 
 def fitted(columns: Sequence[OutputColumn], records: Sequence[Record]) -> tuple[RenderableType, str]:
@@ -318,10 +280,7 @@ def _table(
 
 
 def _with_lines(
-    beside: Sequence[OutputColumn],
-    below: Sequence[OutputColumn],
-    records: Sequence[Record],
-    widths: Sequence[int],
+    beside: Sequence[OutputColumn], below: Sequence[OutputColumn], records: Sequence[Record], widths: Sequence[int]
 ) -> RenderableType:
     """A table in which the values of some columns stand below each row, with their titles."""
     parts: list[RenderableType] = []

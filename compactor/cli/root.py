@@ -25,85 +25,48 @@ from compactor.errors import CompactorError, NothingFitsError, UsageError
 from compactor.words import one_line
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "run": ("compactor.cli.commands.run:run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
-    "enqueue": (
-        "compactor.cli.commands.queueing.enqueue:enqueue",
-        "Ask for a table or partition to be compacted, or for many.",
-    ),
-    "queue": (
-        "compactor.cli.commands.queueing.queue:queue",
-        "Show what is waiting, being worked on, or ready for cleaning.",
-    ),
-    "status": (
-        "compactor.cli.commands.looking.status:status",
-        "Show on one screen whether all is well, and what isn't.",
-    ),
+    "run": ("run", "Run the daemon: Initiator, Workers, Cleaner and Housekeeper."),
+    "enqueue": ("queueing.enqueue", "Ask for a table or partition to be compacted, or for many."),
+    "queue": ("queueing.queue", "Show what is waiting, being worked on, or ready for cleaning."),
+    "status": ("looking.status", "Show on one screen whether all is well, and what isn't."),
     "why": (
-        "compactor.cli.commands.looking.why:why",
+        "looking.why",
         "Show what keeps replaced files from being removed, and entries from being compacted, over all tables.",
     ),
-    "history": ("compactor.cli.commands.queueing.queue:history", "Show finished, failed and refused compactions."),
-    "cancel": (
-        "compactor.cli.commands.queueing.cancel:cancel",
-        "Take compactions out of the queue, or ask the workers on them to stop.",
-    ),
-    "retry": (
-        "compactor.cli.commands.queueing.retry:retry",
-        "Ask again for a compaction that failed, was refused or aborted.",
-    ),
-    "pause": (
-        "compactor.cli.commands.control.pause:pause",
-        "Keep compactions from beginning: all, a pool's, a database's, or of some tables.",
-    ),
-    "resume": ("compactor.cli.commands.control.resume:resume", "Let what was paused go on."),
-    "pauses": ("compactor.cli.commands.control.pause:pauses", "Show what is paused, and which hosts are drained."),
-    "drain": ("compactor.cli.commands.control.drain:drain", "Let a host's workers finish and claim nothing more."),
-    "members": (
-        "compactor.cli.commands.control.members:members",
-        "Show the running daemons, the leader of each role, and what each daemon does.",
-    ),
-    "plan": (
-        "compactor.cli.commands.looking.plan:plan",
-        "Show what a compaction would do, and its cost; changes nothing.",
-    ),
-    "verify": (
-        "compactor.cli.commands.looking.verify:verify",
-        "Read a partition wholly, and prove by digests what compaction made of it.",
-    ),
-    "restore": (
-        "compactor.cli.commands.leftovers.restore:restore",
-        "Show what the Cleaner keeps in quarantine, and undo a compaction from it.",
-    ),
+    "history": ("queueing.queue", "Show finished, failed and refused compactions."),
+    "cancel": ("queueing.cancel", "Take compactions out of the queue, or ask the workers on them to stop."),
+    "retry": ("queueing.retry", "Ask again for a compaction that failed, was refused or aborted."),
+    "pause": ("control.pause", "Keep compactions from beginning: all, a pool's, a database's, or of some tables."),
+    "resume": ("control.pause", "Let what was paused go on."),
+    "pauses": ("control.pause", "Show what is paused, and which hosts are drained."),
+    "drain": ("control.drain", "Let a host's workers finish and claim nothing more."),
+    "members": ("control.members", "Show the running daemons, the leader of each role, and what each daemon does."),
+    "plan": ("looking.plan", "Show what a compaction would do, and its cost; changes nothing."),
+    "verify": ("looking.verify", "Read a partition wholly, and prove by digests what compaction made of it."),
+    "restore": ("leftovers.restore", "Show what the Cleaner keeps in quarantine, and undo a compaction from it."),
     "orphans": (
-        "compactor.cli.commands.leftovers.orphans:orphans",
+        "leftovers.orphans",
         "Show what attempts and statements that are over have left behind, and remove what is proven.",
     ),
-    "explain": (
-        "compactor.cli.commands.looking.explain:explain",
-        "Draw a partition, and say why it is or isn't due, and what blocks cleaning.",
-    ),
+    "explain": ("looking.explain", "Draw a partition, and say why it is or isn't due, and what blocks cleaning."),
     "report": (
-        "compactor.cli.commands.looking.report:report",
+        "looking.report",
         "Show what is late, what it costs readers, and what stands in the way, over all tables.",
     ),
-    "simulate": ("compactor.cli.commands.looking.simulate:simulate", "Show what other thresholds would queue now."),
-    "archive": (
-        "compactor.cli.commands.setup.archive:archive",
-        "Build the Python environment archive for Spark executors.",
-    ),
+    "simulate": ("looking.simulate", "Show what other thresholds would queue now."),
+    "archive": ("setup.archive", "Build the Python environment archive for Spark executors."),
     "init": (
-        "compactor.cli.commands.setup.init:init",
+        "setup.init",
         "Write a settings file from Hive's own configuration, in which each value says where it is from.",
     ),
     "doctor": (
-        "compactor.cli.commands.setup.doctor:doctor",
+        "setup.doctor",
         "Try what the daemon needs: database, rights, stores, Spark; and say how to mend what fails.",
     ),
-    "config": ("compactor.cli.commands.setup.config:config", "Check or show the settings."),
-    "completion": ("compactor.cli.commands.setup.completion:completion", "Print the shell's completion script."),
+    "config": ("setup.config", "Check or show the settings."),
+    "completion": ("setup.completion", "Print the shell's completion script."),
 }
-
-
+"""By name: the module below `compactor.cli.commands`, in which a function of that name is, and the sentence of `--help`."""
 _MEANT: Mapping[str, str] = {
     "show": "queue, history or explain",
     "list": "queue, or status",
@@ -133,8 +96,7 @@ class LazyGroup(click.Group):
             known = [*COMMANDS, *(name for option in self.get_params(ctx) for name in option.opts)]
             meant = f" (compactor {_MEANT[cmd_name]})" if cmd_name in _MEANT else did_you_mean(cmd_name, known)
             ctx.fail(f"there is no command {cmd_name!r}{meant}")
-        module, attribute = COMMANDS[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module), attribute)
+        command = getattr(importlib.import_module(f"compactor.cli.commands.{COMMANDS[cmd_name][0]}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -7,20 +7,18 @@ Also defines the exit codes of the command line, as docs/cli.md lists them; a `C
 """
 
 import math
-import os
+from contextlib import closing
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from compactor.cli.output import Format, Output, output_for
+from compactor.cli.output import Format, Output
 
 _SENTENCE = 200  # characters of a command's first sentence, which click would cut off at 45
-OWN_VARIABLES = ("COMPACTOR_CONFIG",)  # read by the command line; they are no settings
 
 
 class Code(IntEnum):
@@ -54,14 +52,6 @@ class Session:
         self.config_path: Path | None = None
         self.form = Format.TABLE
         self._database: Database | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the metastore's connection, which frees an embedded database's file."""
@@ -103,7 +93,7 @@ class Session:
 
     @cached_property
     def output(self) -> Output:
-        return output_for(self.form)
+        return Output(self.form)
 
     @cached_property
     def settings(self) -> "Settings":
@@ -124,12 +114,7 @@ class Session:
         from compactor.metastore.db.dialects.address import wrong_setting
         from compactor.settings import load_settings
 
-        return load_settings(self.config_path, settings_variables(), wrong_setting)
-
-
-def settings_variables() -> dict[str, str]:
-    """The environment without what is the command line's own."""
-    return {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+        return load_settings(self.config_path, wrong=wrong_setting)
 
 
 def quiet_log() -> None:
@@ -146,7 +131,7 @@ def session_of(ctx: click.Context) -> Session:
     """The session of this run, made by the first call and closed with the outermost command."""
     root = ctx.find_root()
     if root.obj is None:
-        root.obj = root.with_resource(Session())
+        root.obj = root.with_resource(closing(Session()))
     session = root.obj
     assert isinstance(session, Session)
     return session
@@ -169,10 +154,6 @@ def _choose_output(ctx: click.Context, _: click.Parameter, value: str | None) ->
         session.form = Format(value)
 
 
-def _ignore(_: click.Context, __: click.Parameter, ___: bool) -> None:
-    """Do nothing: the error report looks for `--debug` itself, since an error may come before options are parsed."""
-
-
 GLOBAL_OPTIONS = (
     click.Option(
         ["--config"],
@@ -189,7 +170,8 @@ GLOBAL_OPTIONS = (
         callback=_choose_output,
         help="How answers are written to stdout; table when not given, with all columns: wide.",
     ),
-    click.Option(["--debug"], is_flag=True, expose_value=False, callback=_ignore, help="Show tracebacks."),
+    # `root` looks for --debug itself: an error may come before options are parsed
+    click.Option(["--debug"], is_flag=True, expose_value=False, callback=lambda *_: None, help="Show tracebacks."),
 )
 
 

@@ -1,5 +1,6 @@
 """Formats sizes, times and counts for people; programs get the plain number in the unit that the key names."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -53,3 +54,13 @@ def clock(text: object) -> str:
     except (ValueError, OverflowError):  # a row that another wrote
         return str(text)
     return f"{moment:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def joined(between: str) -> Callable[[object], str]:
+    """Makes a function that shows the items of a list with this between them."""
+    return lambda value: between.join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def yes_or_no(value: object) -> str:
+    """A truth value."""
+    return "yes" if value else "no"

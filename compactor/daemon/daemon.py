@@ -19,7 +19,7 @@ from types import FrameType
 
 from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
-from compactor.daemon.loops import make_loops, wake_workers
+from compactor.daemon.loops import WORKER, make_loops, wake_workers
 from compactor.daemon.notify import ServiceManager
 from compactor.daemon.presence import Board, describe, show, stands_for
 from compactor.daemon.web import Endpoint, HttpAnswer, WebServer, check
@@ -158,16 +158,13 @@ class Daemon:
             require_one(services.database)
             if missing := missing_rights(services.database):
                 script = services.database.dialect.grants_script
-                _log.error(
-                    "grants.missing",
-                    missing=missing,
-                    remedy=f"run {script} again, as the tables' owner",
-                )
+                _log.error("grants.missing", missing=missing, remedy=f"run {script} again, as the tables' owner")
             stack.enter_context(services.identity)
-            made = make_loops(services, self.metrics, self._board, self._control_changed, self.readiness)
-            self._loops, self._workers = made.loops, made.workers
+            self._loops, self._workers = make_loops(
+                services, self.metrics, self._board, self._control_changed, self.readiness
+            )
             self._led = list(stands_for(services.settings))
-            roles = [*self._led, *(["worker"] if self._workers else [])]
+            roles = [*self._led, *([WORKER] if self._workers else [])]
             services.coordinator.join(describe(services, roles), self._led, self._coordination_changed)
             services.control.tell(self._loops["control"].wake)
             for loop in self._loops.values():
@@ -273,13 +270,13 @@ class Daemon:
             return
         show(self.metrics, services)
         for name, loop in self._loops.items():
-            if name in self._led or name.startswith("worker-"):
+            if name in self._led or loop.role == WORKER:
                 loop.wake()
 
     def _control_changed(self) -> None:
         """Wake the Workers, Initiator and Cleaner after a pause, resume or drain: those that waited may go on."""
-        for name, loop in self._loops.items():
-            if name.startswith(("worker-", "initiator", "cleaner")):
+        for loop in self._loops.values():
+            if loop.role in {WORKER, Role.INITIATOR, Role.CLEANER}:
                 loop.wake()
 
     @staticmethod

@@ -48,7 +48,7 @@ class RoleLoop:
         progress: Progress | None = None,
     ) -> None:
         self.name = name
-        self._role = role
+        self.role = role
         self._run_once = run_once
         self._interval = interval
         self._limit = limit
@@ -146,11 +146,11 @@ class RoleLoop:
             _log.exception("cycle.crashed", role=self.name)
             return self._failed("failed", error, "error")
         finally:
-            self._metrics.cycle_duration.labels(self._role).observe(time.monotonic() - began)
+            self._metrics.cycle_duration.labels(self.role).observe(time.monotonic() - began)
         self.succeeded, self._failures = True, 0
-        self._metrics.cycles.labels(self._role, "ok" if cycle.has_turn else "no-turn").inc()
+        self._metrics.cycles.labels(self.role, "ok" if cycle.has_turn else "no-turn").inc()
         if cycle.has_turn:
-            self._metrics.last_cycle.labels(self._role).set_to_current_time()
+            self._metrics.last_cycle.labels(self.role).set_to_current_time()
         (_log.info if self._is_news(cycle) else _log.debug)("cycle.completed", role=self.name, sentence=cycle.sentence)
         self._latest = cycle
         return cycle
@@ -158,7 +158,7 @@ class RoleLoop:
     def _failed(self, words: str, error: Exception, outcome: str) -> Cycle:
         self.succeeded = False
         self._failures += 1
-        self._metrics.cycles.labels(self._role, outcome).inc()
+        self._metrics.cycles.labels(self.role, outcome).inc()
         cycle = Cycle.held(Phrase(f"{words}: {error}", (words, news(error))))
         (_log.warning if self._is_news(cycle) else _log.debug)(
             "cycle.failed", role=self.name, outcome=outcome, sentence=cycle.sentence

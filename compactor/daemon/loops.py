@@ -5,7 +5,7 @@ Only the elected leader works on a role that is led.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from typing import Final
 
 from compactor.coordination import Role
 from compactor.daemon.loop import RoleLoop
@@ -28,20 +28,8 @@ _WATCH_SECONDS = 15.0
 _LISTEN_SECONDS = 1.0
 """How long one cycle waits for an announcement: a daemon that stops waits for it."""
 _HOUR = 3600.0
-
-
-@dataclass(slots=True)
-class Loops:
-    """
-    The loops of one daemon.
-
-    Args:
-        loops: by name, in the order in which the daemon starts them.
-        workers: the workers behind the loops named `worker-…`.
-    """
-
-    loops: dict[str, RoleLoop] = field(default_factory=dict)
-    workers: list[Worker] = field(default_factory=list)
+WORKER: Final = "worker"
+"""The role of each worker's loop."""
 
 
 def make_loops(
@@ -50,38 +38,32 @@ def make_loops(
     board: Board,
     control_changed: Callable[[], None],
     readiness: Callable[[], Readiness] = Readiness,
-) -> Loops:
+) -> tuple[dict[str, RoleLoop], list[Worker]]:
     """
-    The loops that the settings ask for, not yet started.
+    The loops that the settings ask for, not yet started, by name and in the order in which the daemon starts them; and
+    the workers behind some of them.
 
     Args:
         board: knows the latest step of each thread, for `compactor members`.
         control_changed: called after a pause, resume or drain.
         readiness: whether the daemon does its work now, for the other daemons.
     """
-    made = Loops()
+    loops: dict[str, RoleLoop] = {}
+    workers: list[Worker] = []
 
-    def add(
+    def add(  # noqa: PLR0917 - what a loop is
         name: str,
-        role: str,
         run_once: Callable[[], Cycle],
         interval: Callable[[], float],
-        limit: Callable[[], float],
-        *,
+        limit: Callable[[], float] = lambda: _HOUR / 4,
         progress: Progress | None = None,
+        role: str | None = None,
     ) -> None:
         def told() -> bool:
             return name in {"control", "members"} and services.coordinator.why_not_start() is not None
 
-        made.loops[name] = RoleLoop(
-            name,
-            role,
-            run_once,
-            interval=interval,
-            limit=limit,
-            metrics=metrics,
-            told=told,
-            progress=progress,
+        loops[name] = RoleLoop(
+            name, role or name, run_once, interval=interval, limit=limit, metrics=metrics, told=told, progress=progress
         )
 
     def led(
@@ -103,58 +85,44 @@ def make_loops(
 
     keep = lambda: now().housekeeper.interval_seconds  # noqa: E731
     kept = Progress()
-    add("housekeeper", "housekeeper", Housekeeper(services, kept).run_once, keep, thrice(keep), progress=kept)
-    add("watch", "watch", QueueMetrics(services).run_once, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
+    add("housekeeper", Housekeeper(services, kept).run_once, keep, thrice(keep), kept)
+    add("watch", QueueMetrics(services).run_once, lambda: _WATCH_SECONDS)
     if now().initiator.enabled:
         look = lambda: now().initiator.interval_seconds  # noqa: E731
         looked = Progress()
-        add(
-            "initiator",
-            "initiator",
-            led(Role.INITIATOR, Initiator(services, looked).run_once),
-            look,
-            thrice(look),
-            progress=looked,
-        )
+        add("initiator", led(Role.INITIATOR, Initiator(services, looked).run_once), look, thrice(look), looked)
     for number, pool in enumerate(now().worker.pool_of_each, 1):
         worker = Worker(services, number, pool)
-        made.workers.append(worker)
+        workers.append(worker)
         limit = lambda: now().worker.timeout_hours * _HOUR + _HOUR  # noqa: E731
-        add(f"worker-{number}", "worker", worker.run_once, lambda: now().worker.poll_seconds, limit)
-    if made.workers and not services.database.embedded:
+        add(f"worker-{number}", worker.run_once, lambda: now().worker.poll_seconds, limit, role=WORKER)
+    if workers and not services.database.embedded:
         announced = Announcements(services.database)
 
         def listen() -> Cycle:
             if announced.wait(_LISTEN_SECONDS):
-                wake_workers(services, made.loops)
+                wake_workers(services, loops)
             return Cycle.idle("listens for queued entries", again=True)
 
-        add("announcements", "announcements", listen, lambda: _WATCH_SECONDS, lambda: _HOUR / 4)
+        add("announcements", listen, lambda: _WATCH_SECONDS)
     if now().cleaner.enabled:
         cleaned = Progress()
         cleaner = Cleaner(services, cleaned)
         clean = lambda: now().cleaner.interval_seconds  # noqa: E731
-        add(
-            "cleaner",
-            "cleaner",
-            led(Role.CLEANER, cleaner.run_once, cleaner.no_turn),
-            clean,
-            thrice(clean),
-            progress=cleaned,
-        )
-    holding = Pauses(services, made.workers, control_changed)
-    add("control", "control", holding.run_once, lambda: now().control.refresh_seconds, lambda: _HOUR / 4)
-    shown = [name for name in made.loops if name not in {"watch", "control", "announcements"}]
-    presence = Presence(services, made.loops, board, shown, readiness)
-    add("members", "members", presence.run_once, lambda: now().members.heartbeat_seconds, lambda: _HOUR / 4)
-    return made
+        add("cleaner", led(Role.CLEANER, cleaner.run_once, cleaner.no_turn), clean, thrice(clean), cleaned)
+    holding = Pauses(services, [worker.hold for worker in workers], control_changed)
+    add("control", holding.run_once, lambda: now().control.refresh_seconds)
+    shown = [name for name in loops if name not in {"watch", "control", "announcements"}]
+    presence = Presence(services, loops, board, shown, readiness)
+    add("members", presence.run_once, lambda: now().members.heartbeat_seconds)
+    return loops, workers
 
 
 def wake_workers(services: Services, loops: Mapping[str, RoleLoop]) -> None:
     """Have the workers look at the queue now: an entry was queued."""
     services.shared_looks.over()
-    for name, loop in loops.items():
-        if name.startswith("worker-"):
+    for loop in loops.values():
+        if loop.role == WORKER:
             loop.wake()
 
 

@@ -14,6 +14,7 @@ from collections.abc import MutableMapping, Sequence
 from typing import Self
 
 from compactor.log import get_logger
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 _STATUS_LENGTH = 400
@@ -86,7 +87,7 @@ class ServiceManager:
         if self._pause is not None and not troubles and (self._alive_at is None or now - self._alive_at >= self._pause):
             self._alive_at = now
             lines.append("WATCHDOG=1")
-        status = " ".join(("; ".join(troubles) or status).split())[:_STATUS_LENGTH]
+        status = one_line("; ".join(troubles) or status)[:_STATUS_LENGTH]
         if status != self._status:
             self._status = status
             lines.append(f"STATUS={status}")

@@ -96,12 +96,7 @@ class QueueMetrics:
         for entry in foreign:
             if (kind := _type(entry)) not in self._told:
                 self._told.add(kind)
-                _log.warning(
-                    "entry.left_to_hive",
-                    type=entry.type,
-                    state=entry.state,
-                    id=entry.id,
-                )
+                _log.warning("entry.left_to_hive", type=entry.type, state=entry.state, id=entry.id)
 
     def _remember(self, entries: Iterable[QueueEntry], held: Mapping[int, str], now: int) -> None:
         """

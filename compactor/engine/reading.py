@@ -6,7 +6,7 @@ Source: docs/layout.md; Hive's OrcRawRecordMerger.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,8 +15,7 @@ import numpy as np
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import looks_acid, parse_dir
-from compactor.acid.snapshot import resolve
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.acid.snapshot import ReadSnapshot
 from compactor.engine.delete_files import DeleteFiles
 from compactor.engine.digest_note import Note, read_note
 from compactor.engine.inputs import OpenInputs, file_facts, read_tails
@@ -37,29 +36,6 @@ from compactor.storage.location import join, parent
 
 EVENTS_AT_ONCE: Final = 4_000_000
 """Delete events of a bucket that may be in memory; further ones go to temporary files."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSnapshot:
-    """
-    The writes that a reader sees as committed.
-
-    Args:
-        write_ids: of the table.
-        txns: the transactions by which a `_v` suffix is judged.
-    """
-
-    layout: LayoutVersion
-    write_ids: ValidWriteIdList
-    txns: ValidTxnList
-
-    def up_to(self, write_id: int) -> "ReadSnapshot":
-        """The snapshot of a reader that knows no write above a write id."""
-        ids = self.write_ids
-        limit = min(write_id, ids.high_watermark)
-        still_open = tuple(one for one in ids.open if one <= limit)
-        aborted = tuple(one for one in ids.aborted if one <= limit)
-        return replace(self, write_ids=ValidWriteIdList(ids.table, limit, still_open, aborted))
 
 
 class PartitionReading:
@@ -83,8 +59,7 @@ class PartitionReading:
         self.format = output_format(spec.columns, FormatSpec(columns_by=spec.columns_by))
         self.row = self.format.row
         write_ids = snapshot.write_ids
-        state = resolve(listing, write_ids, snapshot.txns, snapshot.layout)
-        self._selection = everything(state, spec, snapshot.layout, write_ids)
+        self._selection = everything(snapshot.resolve(listing), spec, snapshot.layout, write_ids)
         reads = read_tails(storage, self.location, [file for file in self._selection.all_files if not file.empty])
         prepared = prepare(
             self._selection, {read.file.path: file_facts(read, self.row, spec.columns_by) for read in reads}

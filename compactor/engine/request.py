@@ -1,11 +1,11 @@
 """The request to the engine: the partition to compact, how, and under which snapshot."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
-from compactor.metastore.model import QueueEntry, TableFacts
+from compactor.metastore.model import Entity, QueueEntry, TableFacts
 from compactor.planning.facts import NOT_STORED, StoredAs, TableSpec
 from compactor.planning.insert_only.formats import format_of
 from compactor.spark.resources import requested_resources
@@ -68,15 +68,24 @@ class CompactionRequest:
     @property
     def spec(self) -> TableSpec:
         """The table as far as planning needs it: always its current columns, never a partition's."""
-        return TableSpec(
-            name=str(self.entry.entity),
-            columns=tuple((column.name, column.type) for column in self.table.columns),
-            columns_by=self.columns_by,
-            insert_only=self.table.insert_only,
-            transactional=self.table.transactional,
-            sorted=self.table.sorted,
-            buckets=self.table.buckets,
-            parameters=dict(self.table.parameters),
-            properties=dict(self.entry.properties),
-            file_format=format_of(self.stored),
-        )
+        spec = spec_of(self.entry.entity, self.table, self.columns_by)
+        return replace(spec, properties=dict(self.entry.properties), file_format=format_of(self.stored))
+
+
+def spec_of(entity: Entity, table: TableFacts, columns_by: ColumnRule) -> TableSpec:
+    """
+    A table as far as reading its rows needs it: always its current columns, never a partition's.
+
+    Args:
+        columns_by: how the table's readers find its columns in an ORC file.
+    """
+    return TableSpec(
+        name=str(entity),
+        columns=tuple((column.name, column.type) for column in table.columns),
+        columns_by=columns_by,
+        insert_only=table.insert_only,
+        transactional=table.transactional,
+        sorted=table.sorted,
+        buckets=table.buckets,
+        parameters=dict(table.parameters),
+    )

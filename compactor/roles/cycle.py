@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Self
 
+Clock = Callable[[], float]
+"""Seconds; only differences between its answers mean anything."""
+
 
 class Did(Enum):
     """What became of a cycle that ended without an error."""
@@ -104,14 +107,9 @@ def _phrase(said: str | Phrase) -> Phrase:
 
 
 class Progress:
-    """
-    When one role last made progress.
+    """When one role last made progress."""
 
-    Args:
-        clock: seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._at = clock()
 

@@ -6,7 +6,6 @@ Source: docs/control.md.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from compactor.control import Denial, Judge, Subject
 from compactor.control.spending import used
@@ -27,12 +26,6 @@ class HeldError(DrainedError):
 
     def __init__(self, denial: Denial) -> None:
         super().__init__(f"{denial.reason.value}: {denial.sentence}")
-
-
-class Busy(Protocol):
-    """A worker, as far as a pause can stop it."""
-
-    def hold(self, judge: Judge) -> None: ...
 
 
 def subject_of(entry: QueueEntry) -> Subject:
@@ -75,13 +68,15 @@ class Pauses:
     A thread of the daemon that applies the control state: when it is told of a change, and now and then.
 
     Args:
-        workers: all of this process.
+        holds: the `Worker.hold` of each worker of this process: stops what it runs if that was paused and is to stop.
         changed: called when the pauses or the drain changed, or whether they are known.
     """
 
-    def __init__(self, services: Services, workers: Iterable[Busy], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, services: Services, holds: Iterable[Callable[[Judge], None]], changed: Callable[[], None]
+    ) -> None:
         self._services = services
-        self._workers = tuple(workers)
+        self._holds = tuple(holds)
         self._changed = changed
         self._before: object = None
 
@@ -93,8 +88,8 @@ class Pauses:
             self._services.metrics.control_known.set(0)
             return Cycle.worked(f"what is paused can't be told: {error}")
         self._show(judge)
-        for worker in self._workers:
-            worker.hold(judge)
+        for hold in self._holds:
+            hold(judge)
         now = (judge.pauses, judge.drained(), judge.uncertain() is None)
         if now != self._before:
             self._before = now

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from compactor.roles.cycle import Clock
+
 T = TypeVar("T")
 
 _FRESH_SECONDS: Final = 5.0
@@ -18,10 +20,9 @@ class Shared(Generic[T]):
 
     Args:
         ask: may raise; then the next one asks again.
-        clock: seconds.
     """
 
-    def __init__(self, ask: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: Callable[[], T], clock: Clock = time.monotonic) -> None:
         self._ask = ask
         self._clock = clock
         self._held: tuple[T, float] | None = None

@@ -7,49 +7,41 @@ is told, in order. A step's name is public: it stands in logs and in `compactor_
 
 from collections.abc import Callable, Iterable
 
-WORKER_CLAIMED = "worker.claimed"
-WORKER_TXN_OPENED = "worker.txn-opened"
-WORKER_LOCKED = "worker.locked"
-WORKER_LISTED = "worker.listed"
-WORKER_PLANNED = "worker.planned"
-WORKER_STATE_STORED = "worker.state-stored"
-WORKER_STAGED = "worker.staged"
-WORKER_RAN = "worker.ran"
-WORKER_VERIFIED = "worker.verified"
-WORKER_PUBLISHED = "worker.published"
-WORKER_COMMITTED = "worker.committed"
 WORKER_STEPS = (
-    WORKER_CLAIMED,
-    WORKER_TXN_OPENED,
-    WORKER_LOCKED,
-    WORKER_LISTED,
-    WORKER_PLANNED,
-    WORKER_STATE_STORED,
-    WORKER_STAGED,
-    WORKER_RAN,
-    WORKER_VERIFIED,
-    WORKER_PUBLISHED,
-    WORKER_COMMITTED,
+    WORKER_CLAIMED := "worker.claimed",
+    WORKER_TXN_OPENED := "worker.txn-opened",
+    WORKER_LOCKED := "worker.locked",
+    WORKER_LISTED := "worker.listed",
+    WORKER_PLANNED := "worker.planned",
+    WORKER_STATE_STORED := "worker.state-stored",
+    WORKER_STAGED := "worker.staged",
+    WORKER_RAN := "worker.ran",
+    WORKER_VERIFIED := "worker.verified",
+    WORKER_PUBLISHED := "worker.published",
+    WORKER_COMMITTED := "worker.committed",
 )
 
-CLEANER_SELECTED = "cleaner.selected"
-CLEANER_LISTED = "cleaner.listed"
-CLEANER_TRASHED = "cleaner.trashed"
-CLEANER_COMPARED = "cleaner.compared"
-CLEANER_DELETED = "cleaner.deleted"
-CLEANER_MARKED = "cleaner.marked"
-CLEANER_STEPS = (CLEANER_SELECTED, CLEANER_LISTED, CLEANER_TRASHED, CLEANER_COMPARED, CLEANER_DELETED, CLEANER_MARKED)
+CLEANER_STEPS = (
+    CLEANER_SELECTED := "cleaner.selected",
+    CLEANER_LISTED := "cleaner.listed",
+    CLEANER_TRASHED := "cleaner.trashed",
+    CLEANER_COMPARED := "cleaner.compared",
+    CLEANER_DELETED := "cleaner.deleted",
+    CLEANER_MARKED := "cleaner.marked",
+)
 
-INITIATOR_SEARCHED = "initiator.searched"
-INITIATOR_LISTED = "initiator.listed"
-INITIATOR_QUEUED = "initiator.queued"
-INITIATOR_STEPS = (INITIATOR_SEARCHED, INITIATOR_LISTED, INITIATOR_QUEUED)
+INITIATOR_STEPS = (
+    INITIATOR_SEARCHED := "initiator.searched",
+    INITIATOR_LISTED := "initiator.listed",
+    INITIATOR_QUEUED := "initiator.queued",
+)
 
-RECOVERY_FOUND = "recovery.found"
-RECOVERY_UNSTAGED = "recovery.unstaged"
-RECOVERY_ABORTED = "recovery.aborted"
-RECOVERY_FREED = "recovery.freed"
-RECOVERY_STEPS = (RECOVERY_FOUND, RECOVERY_UNSTAGED, RECOVERY_ABORTED, RECOVERY_FREED)
+RECOVERY_STEPS = (
+    RECOVERY_FOUND := "recovery.found",
+    RECOVERY_UNSTAGED := "recovery.unstaged",
+    RECOVERY_ABORTED := "recovery.aborted",
+    RECOVERY_FREED := "recovery.freed",
+)
 """The steps of clearing up after a dead worker, by Housekeeper or Initiator."""
 
 ALL_STEPS = (*INITIATOR_STEPS, *WORKER_STEPS, *CLEANER_STEPS, *RECOVERY_STEPS)

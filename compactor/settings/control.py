@@ -4,10 +4,10 @@ When compactions may begin (maintenance windows, blackouts, budgets), and how of
 
 import re
 from datetime import UTC, date, datetime
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import ByteSize, Field, field_validator, model_validator
+from pydantic import AfterValidator, ByteSize, Field, field_validator, model_validator
 
 from compactor.settings.section import NotNegative, Seconds, Section
 
@@ -17,6 +17,27 @@ _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
 _DATE = re.compile(r"(\d{4}-)?\d\d-\d\d")
 _PATTERN = re.compile(r"[^.\s]+\.[^.\s]+")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$"
+
+
+def _known_zone(name: str) -> str:
+    """
+    Return the name of a time zone, after checking that it is known.
+
+    Raises:
+        ValueError: the zone isn't known here.
+    """
+    if name.upper() == "UTC":
+        return name
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"{name!r} is no time zone that is known here, such as Europe/Berlin; it comes from the system's package tzdata"
+        ) from None
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_known_zone)]
 
 
 class Selected(Section):
@@ -44,7 +65,7 @@ class Times(Selected):
     end: str | None = None
     begin: datetime | None = None
     until: datetime | None = None
-    time_zone: str | None = None
+    time_zone: Zone | None = None
 
     @field_validator("start", "end", mode="before")
     @classmethod
@@ -93,11 +114,6 @@ class Times(Selected):
             raise ValueError(f"{odd} is no day of a month: 1 to 31, or -1 for the last, -2 for the one before …")
         return value
 
-    @field_validator("time_zone")
-    @classmethod
-    def _is_known(cls, value: str | None) -> str | None:
-        return value if value is None else known_zone(value)
-
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         if (self.begin is None) != (self.until is None):
@@ -120,14 +136,9 @@ class Times(Selected):
 class Windows(Section):
     """When compactions may begin."""
 
-    time_zone: str = "UTC"
+    time_zone: Zone = "UTC"
     maintenance: list[Times] = Field(default_factory=list)
     blackouts: list[Times] = Field(default_factory=list)
-
-    @field_validator("time_zone")
-    @classmethod
-    def _is_known(cls, value: str) -> str:
-        return known_zone(value)
 
 
 class BudgetSettings(Selected):
@@ -157,24 +168,6 @@ class ControlSettings(Section):
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"the name {twice} stands twice: what was written is counted by it")
         return value
-
-
-def known_zone(name: str) -> str:
-    """
-    Return the name of a time zone, after checking that it is known.
-
-    Raises:
-        ValueError: the zone isn't known here.
-    """
-    if name.upper() == "UTC":
-        return name
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(
-            f"{name!r} is no time zone that is known here, such as Europe/Berlin; it comes from the system's package tzdata"
-        ) from None
-    return name
 
 
 def _exists(day: str) -> bool:

@@ -15,15 +15,7 @@ from compactor.settings.database import HIDDEN, DatabaseSettings
 from compactor.settings.roles import CleanerSettings, HousekeeperSettings, InitiatorSettings, WorkerSettings
 from compactor.settings.section import NotNegative, Seconds, Section
 from compactor.settings.stores import S3, Hdfs
-from compactor.settings.work import (
-    InsertOnly,
-    LimitSettings,
-    ReaderSettings,
-    Recode,
-    Spark,
-    Splice,
-    WarehouseSettings,
-)
+from compactor.settings.work import InsertOnly, LimitSettings, ReaderSettings, Recode, Spark, Splice, WarehouseSettings
 from compactor.settings.zookeeper import Members, ZooKeeper
 
 _EACH_WORKER = 3

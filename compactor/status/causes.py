@@ -301,54 +301,43 @@ def record(cause: Cause, held: Sequence[Alike], sizes: Mapping[Entity, int], now
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
+Held = Sequence[tuple[Sequence[Cause], Sequence[QueueEntry]]]
+"""Causes, and the entries by id that just these hold back."""
+
+
+def causes_of(
+    hindrances: Hindrances,
+    cleaning: Iterable[ReadyEntry],
+    waiting: Iterable[QueueEntry],
+    daemons: Daemons,
+    ties: Mapping[int, str] = MappingProxyType({}),
+) -> Held:
     """
     The entries that wait, and what holds them back.
 
     Args:
-        alike: causes, and the entries by id that just these hold back.
+        cleaning: the entries that are ready for cleaning.
+        waiting: initiated entries.
     """
+    alike: dict[Hindrance, list[QueueEntry]] = {}  # transactions hold back many entries alike
+    for ready in cleaning:
+        alike.setdefault(hindrances.of(ready), []).append(ready.entry)
+    waits: dict[Wait | None, list[QueueEntry]] = {}
+    for entry in waiting:
+        waits.setdefault(daemons.wait(entry), []).append(entry)
+    nothing = Cause(COMPACTION, "", _FREE_WORKER, TIME)
+    return [
+        *((hindrance.causes(ties), entries) for hindrance, entries in alike.items()),
+        *(([nothing if wait is None else Cause.of(COMPACTION, wait)], entries) for wait, entries in waits.items()),
+    ]
 
-    alike: Sequence[tuple[Sequence[Cause], Sequence[QueueEntry]]]
 
-    @classmethod
-    def of(
-        cls,
-        hindrances: Hindrances,
-        cleaning: Iterable[ReadyEntry],
-        waiting: Iterable[QueueEntry],
-        daemons: Daemons,
-        ties: Mapping[int, str] = MappingProxyType({}),
-    ) -> Self:
-        """
-        Args:
-            cleaning: the entries that are ready for cleaning.
-            waiting: initiated entries.
-        """
-        alike: dict[Hindrance, list[QueueEntry]] = {}  # transactions hold back many entries alike
-        for ready in cleaning:
-            alike.setdefault(hindrances.of(ready), []).append(ready.entry)
-        waits: dict[Wait | None, list[QueueEntry]] = {}
-        for entry in waiting:
-            waits.setdefault(daemons.wait(entry), []).append(entry)
-        nothing = Cause(COMPACTION, "", _FREE_WORKER, TIME)
-        return cls(
-            [
-                *((hindrance.causes(ties), entries) for hindrance, entries in alike.items()),
-                *(
-                    ([nothing if wait is None else Cause.of(COMPACTION, wait)], entries)
-                    for wait, entries in waits.items()
-                ),
-            ]
-        )
-
-    def records(self, sizes: Mapping[Entity, int], now_ms: int) -> list[Record]:
-        """One for each cause; what holds back most bytes, then most entries, comes first."""
-        held: dict[Cause, list[Alike]] = {}
-        for causes, entries in self.alike:
-            counted = Alike.of(entries, sizes)
-            for cause in causes:
-                held.setdefault(cause, []).append(counted)
-        records = [record(cause, some, sizes, now_ms) for cause, some in held.items()]
-        return sorted(records, key=lambda one: (-int(str(one["bytes"] or 0)), -int(str(one["entries"]))))
+def cause_records(held: Held, sizes: Mapping[Entity, int], now_ms: int) -> list[Record]:
+    """One for each cause; what holds back most bytes, then most entries, comes first."""
+    by_cause: dict[Cause, list[Alike]] = {}
+    for causes, entries in held:
+        counted = Alike.of(entries, sizes)
+        for cause in causes:
+            by_cause.setdefault(cause, []).append(counted)
+    records = [record(cause, some, sizes, now_ms) for cause, some in by_cause.items()]
+    return sorted(records, key=lambda one: (-int(str(one["bytes"] or 0)), -int(str(one["entries"]))))

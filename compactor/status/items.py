@@ -6,10 +6,11 @@ Pure: works on the resolved states (`acid.snapshot`) of a reader and of a compac
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from compactor.acid.compaction import CompactionKind
+from compactor.acid.listing import FileEntry
 from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.planning.picker import enough
@@ -46,25 +47,16 @@ class Item:
 
     standing: DirectoryStanding
     name: str
-    files: int = 0
-    bytes: int = 0
     min_write_id: int | None = None
     max_write_id: int | None = None
+    files: int = 0
+    bytes: int = 0
     input: bool = False
     note: str = ""
 
     def record(self) -> Record:
-        """The item as an output record."""
-        return {
-            "standing": self.standing.value,
-            "name": self.name,
-            "min_write_id": self.min_write_id,
-            "max_write_id": self.max_write_id,
-            "files": self.files,
-            "bytes": self.bytes,
-            "input": self.input,
-            "note": self.note,
-        }
+        """The item as an output record, with the fields as keys."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +93,11 @@ def items_of(
         acid = listed.acid
         size = sum(file.length for file in files)
         return Item(
-            standing, acid.name, len(files), size, acid.min_write_id, acid.max_write_id, acid.name in taken, note
+            standing, acid.name, acid.min_write_id, acid.max_write_id, len(files), size, acid.name in taken, note
         )
+
+    def lone(standing: DirectoryStanding, file: FileEntry, note: str = "") -> Item:
+        return Item(standing, file.path, files=1, bytes=file.length, note=note)
 
     def items() -> Iterator[Item]:
         if reader.base is not None:
@@ -118,25 +113,16 @@ def items_of(
                 if file.path in reader.unknown and not insert_only
                 else ""
             )
-            yield Item(
-                DirectoryStanding.ORIGINAL, file.path, 1, file.length, input=file.path in taken_originals, note=note
-            )
+            yield replace(lone(DirectoryStanding.ORIGINAL, file, note), input=file.path in taken_originals)
         for excluded in reader.excluded:
             yield item(DirectoryStanding.NOT_VISIBLE, excluded.dir, explain(excluded.dir) or excluded.reason)
         yield from (item(DirectoryStanding.ABORTED, listed, explain(listed)) for listed in reader.aborted)
         yield from (item(DirectoryStanding.OBSOLETE, listed) for listed in reader.obsolete)
         for file in reader.obsolete_originals:
-            yield Item(DirectoryStanding.OBSOLETE, file.path, 1, file.length)
+            yield lone(DirectoryStanding.OBSOLETE, file)
         for file in reader.left_originals:
-            yield Item(
-                DirectoryStanding.UNKNOWN,
-                file.path,
-                1,
-                file.length,
-                note="not read, for it lies in no base and no delta: stays"
-                if insert_only
-                else "not read, and in no list of a compaction: stays",
-            )
+            why = "for it lies in no base and no delta" if insert_only else "and in no list of a compaction"
+            yield lone(DirectoryStanding.UNKNOWN, file, f"not read, {why}: stays")
         files = {file.path for file in (*reader.originals, *reader.obsolete_originals, *reader.left_originals)}
         yield from (
             Item(DirectoryStanding.UNKNOWN, name, note="not Hive's: nothing is done about it")

@@ -31,7 +31,7 @@ from compactor.metrics import version
 from compactor.planning.thresholds import QUARANTINE_HOURS_KEY, quarantine_hours
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.status.causes import CLEANING, Causes, Hindrances, failed_cleaning, put_off
+from compactor.status.causes import CLEANING, Hindrances, cause_records, causes_of, failed_cleaning, put_off
 from compactor.status.daemons import Daemons
 from compactor.status.hive import HiveSide, undone
 from compactor.status.records import Record, drain_record, entered_ms, member_record, pause_record
@@ -44,6 +44,13 @@ ENDED: Final = (
     QueueState.ABORTED,
     QueueState.DID_NOT_INITIATE,
 )
+LIMITS_MS: Final = {
+    "CompactorOldestInitiated": HOUR_MS,
+    "CompactorCleanerBlocked": DAY_MS,
+    "CompactorOldTransaction": DAY_MS,
+    "CompactorForgottenPause": DAY_MS,
+}
+"""Ages that aren't well, by the first alert of `deploy/prometheus/rules.yaml` that tells of the same."""
 _SILENT_MS: Final = 5 * 60_000
 """How long after its time-out a silent transaction may still be open: whoever keeps house comes by every minute or so."""
 _AT_ONCE: Final = {Reason.NO_WORKER.value, Reason.NO_CLEANER.value}
@@ -123,14 +130,11 @@ class Overview:
         entries: of the queue, by id.
         left_to_hive: rows of types and states of a later Hive.
         day: `last_day`.
-        causes: what holds entries back, as `Causes.records`.
+        causes: what holds entries back, as `cause_records`.
         failing: tables and partitions whose latest compactions all failed: the Initiator queues them no more.
         open: transactions, oldest first.
         undone: of Hive's housekeeping, by duty, why it seems that no process does it.
-        keeps_house: the setting `housekeeper.enabled`.
-        expected: the setting `members.expected`.
-        timeout_ms: of a transaction without a heartbeat.
-        fingerprints, version: of the settings that this was asked with, and of what asked; as daemons publish theirs.
+        settings: with which this was asked.
     """
 
     now_ms: int
@@ -143,11 +147,7 @@ class Overview:
     day: Record
     hive: HiveSide
     undone: Mapping[str, str]
-    keeps_house: str
-    expected: int | None
-    timeout_ms: int
-    fingerprints: Mapping[str, str]
-    version: str
+    settings: Settings
 
     @classmethod
     def read(cls, database: Database, daemons: Daemons, settings: Settings) -> Self:
@@ -167,17 +167,13 @@ class Overview:
             daemons,
             entries,
             len(queue.foreign()),
-            Causes.of(hindrances, [*cleaning, *put_off(entries)], waiting, daemons).records({}, now),
+            cause_records(causes_of(hindrances, [*cleaning, *put_off(entries)], waiting, daemons), {}, now),
             sorted(Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days), key=str),
             Transactions(database).open_transactions(),
             _read_last_day(database, settings, now),
             HiveSide.read(database),
             undone(database),
-            settings.housekeeper.enabled,
-            settings.members.expected,
-            round(settings.txn.timeout_seconds * 1000),
-            settings.fingerprints(),
-            version(),
+            settings,
         )
 
     def states(self) -> list[Record]:
@@ -229,7 +225,7 @@ class Overview:
                 "compactions_by_hive": self.hive.by_hive,
                 "of_latest": self.hive.recent,
                 "initiators": None if self.hive.initiators is None else sorted(self.hive.initiators),
-                "housekeeper": self.keeps_house,
+                "housekeeper": self.settings.housekeeper.enabled,
                 "undone": dict(self.undone),
             },
         }
@@ -272,8 +268,8 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
     if not alive:
         heard = min((one.heartbeat_age_ms for one in members), default=None)
         yield Trouble("no-daemon", "no daemon runs", "compactor run, or its systemd unit", heard)
-    elif seen.expected is not None and len(alive) < seen.expected:
-        said = f"{plural(len(alive), 'daemon')} of the {seen.expected} of members.expected"
+    elif (expected := seen.settings.members.expected) is not None and len(alive) < expected:
+        said = f"{plural(len(alive), 'daemon')} of the {expected} of members.expected"
         yield Trouble("daemon-missing", said, "start the others; compactor members shows those that run")
     hosts = {one.member.host for one in alive}
     for one in members:
@@ -285,7 +281,7 @@ def _of_daemons(seen: Overview) -> Iterator[Trouble]:
             case [str(why), *_]:
                 said = f"the daemon of {one.member.host} isn't ready: {why}"
                 yield Trouble(Reason.NOT_READY.value, said, "its log, and /-/ready")
-    yield from _settings_apart(alive, seen.version, seen.fingerprints)
+    yield from _settings_apart(alive, seen.settings.fingerprints())
     for role, why in not_led(members).items() if alive else ():
         if any(role.value in one.member.roles for one in alive):
             yield Trouble("not-led", f"no daemon leads the {role.value}: {why}", "compactor members")
@@ -309,7 +305,7 @@ def _of_claims(seen: Overview, members: Sequence[SeenMember], alive: Sequence[Se
         yield Trouble("dead-claim", said, f"time: the {give}" if alive else f"compactor run: {give}", age)
 
 
-def _settings_apart(alive: Sequence[SeenMember], version: str, ours: Mapping[str, str]) -> Iterator[Trouble]:
+def _settings_apart(alive: Sequence[SeenMember], ours: Mapping[str, str]) -> Iterator[Trouble]:
     """Sections of the settings in which daemons differ from each other, or else from this command."""
     told: dict[str, list[Mapping[str, object]]] = {}  # another version may know other keys, so it isn't compared
     for one in alive:
@@ -318,7 +314,7 @@ def _settings_apart(alive: Sequence[SeenMember], version: str, ours: Mapping[str
     if apart := sorted({name for those in told.values() for name in _differing(those)}):
         said = f"the daemons differ in their settings: {', '.join(apart)}"
         yield Trouble("settings-differ", said, "one file for all, and HUP or a restart")
-    elif apart := sorted(_differing([*told.get(version, ())[:1], ours])):
+    elif apart := sorted(_differing([*told.get(version(), ())[:1], ours])):
         said = f"this command's settings aren't those of the daemons: {', '.join(apart)}; so its answers may be wrong"
         yield Trouble("settings-differ", said, "--config with their file; HUP if they shall read it anew")
 
@@ -331,33 +327,37 @@ def _differing(told: Sequence[Mapping[str, object]]) -> set[str]:
 def _is_trouble(cause: Record) -> bool:
     if cause["reason"] in _AT_ONCE:
         return True
-    age, most = cause["since_ms"], DAY_MS if cause["holds"] == CLEANING else HOUR_MS
-    return cause["reason"] not in _INTENDED and isinstance(age, int) and age > most
+    age, alert = (
+        cause["since_ms"],
+        "CompactorCleanerBlocked" if cause["holds"] == CLEANING else "CompactorOldestInitiated",
+    )
+    return cause["reason"] not in _INTENDED and isinstance(age, int) and age > LIMITS_MS[alert]
 
 
 def _of_transactions(seen: Overview) -> Iterator[Trouble]:
     ordinary = [txn for txn in seen.open if not txn.replication]
     end = "ABORT TRANSACTIONS {0} (in Hive), if its client is gone"
-    silent = [txn for txn in ordinary if seen.now_ms - txn.heartbeat_ms > seen.timeout_ms + _SILENT_MS]
+    timeout_ms = round(seen.settings.txn.timeout_seconds * 1000)
+    silent = [txn for txn in ordinary if seen.now_ms - txn.heartbeat_ms > timeout_ms + _SILENT_MS]
     for txn in silent[:1]:
         age = seen.now_ms - txn.heartbeat_ms
         said = f"{txn}, silent for {duration(age)}, and no process ends it"
         remedy = f"a metastore that keeps house, or housekeeper.enabled: always; {end.format(txn.txn_id)}"
-        yield Trouble("silent-transaction", said, remedy, age - seen.timeout_ms)
-    for txn in [txn for txn in ordinary if txn.age_ms > DAY_MS and txn not in silent][:1]:
+        yield Trouble("silent-transaction", said, remedy, age - timeout_ms)
+    for txn in [txn for txn in ordinary if txn.age_ms > LIMITS_MS["CompactorOldTransaction"] and txn not in silent][:1]:
         yield Trouble("old-transaction", str(txn), end.format(txn.txn_id), txn.age_ms)
-    if seen.keeps_house == "never":
+    if seen.settings.housekeeper.enabled == "never":
         for duty, sentence in seen.undone.items():
             said = f"no process does Hive's {duty}: {sentence}"
             yield Trouble("housekeeping", said, "housekeeper.enabled: auto, or what of Hive's does it")
 
 
 def _forgotten(seen: Overview) -> Iterator[Trouble]:
-    """Pauses without an end, and drains, of more than a day."""
+    """Pauses without an end, and drains, that are old."""
     judge = seen.daemons.judge
     held = [(judge.told(pause), pause.since_ms) for pause in judge.pauses if pause.until_ms is None]
     held += [(denial, one.since_ms) for one in judge.drains if (denial := judge.drained(one.host)) is not None]
     for denial, since_ms in held:
-        if (age := seen.now_ms - since_ms) > DAY_MS:
+        if (age := seen.now_ms - since_ms) > LIMITS_MS["CompactorForgottenPause"]:
             wait = Wait.of(denial)
             yield Trouble("forgotten-pause", wait.sentence, wait.remedy, age)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.acid.listing import Listing
-from compactor.acid.snapshot import AcidState, ListedDir, resolve
-from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.acid.snapshot import AcidState, ListedDir, ReadSnapshot
+from compactor.acid.write_ids import CompactorWriteIdList
 from compactor.control import Subject
 from compactor.control.waits import Wait
 from compactor.errors import CompactorError, RefusedError, UnreachableError
@@ -77,7 +77,7 @@ class Found:
         Raises:
             RefusedError: UNSUPPORTED_STORE: the catalog has no location.
         """
-        location = self.partition.location if self.partition else self.table.location
+        location = self.place.location
         if not location:
             raise RefusedError(Reason.UNSUPPORTED_STORE, f"{self.entity} has no location in the catalog")
         return location
@@ -100,32 +100,27 @@ class CatalogMoment:
     The metastore's state at one moment, for one table.
 
     Args:
+        snapshot: of a query that starts now.
         open: transaction id → open transaction.
         writers: open write id → id of the transaction that allocated it.
-        with_originals: whether queries read the table's original files.
     """
 
-    layout: LayoutVersion
-    txns: ValidTxnList
-    write_ids: ValidWriteIdList
+    snapshot: ReadSnapshot
     open: Mapping[int, OpenTransaction]
     writers: Mapping[int, int]
     now_ms: int
-    with_originals: bool = True
 
     def resolve(self, listing: Listing) -> tuple[AcidState, AcidState]:
         """The directory as a query that starts now resolves it, and as a compaction that starts now does."""
-        compactor = CompactorWriteIdList.from_reader(self.write_ids)
-        reader, other = (
-            resolve(listing, write_ids, self.txns, self.layout, with_originals=self.with_originals)
-            for write_ids in (self.write_ids, compactor)
-        )
-        return reader, other
+        compactor = CompactorWriteIdList.from_reader(self.snapshot.write_ids)
+        return self.snapshot.resolve(listing), replace(self.snapshot, write_ids=compactor).resolve(listing)
 
     def why_unread(self, listed: ListedDir) -> str:
         """The open transaction that keeps a directory from being read, and its user; empty when none is open."""
         acid = listed.acid
-        open_ids = [write_id for write_id in self.write_ids.open if acid.min_write_id <= write_id <= acid.max_write_id]
+        open_ids = [
+            write_id for write_id in self.snapshot.write_ids.open if acid.min_write_id <= write_id <= acid.max_write_id
+        ]
         txn_ids = (
             [acid.visibility_txn]
             if acid.visibility_txn in self.open
@@ -137,7 +132,7 @@ class CatalogMoment:
         """A sentence for each open write id of the table, lowest first, that names its transaction."""
         return [
             f"write id {write_id} is open: {self.open.get(self.writers.get(write_id, 0), 'its transaction is just ending')}"
-            for write_id in self.write_ids.open
+            for write_id in self.snapshot.write_ids.open
         ]
 
     @property
@@ -200,9 +195,9 @@ class Inspection:
             "table": found.table.name,
             "partition": found.partition.name if found.partition else None,
             "location": found.location,
-            "layout": self.moment.layout.value,
+            "layout": self.moment.snapshot.layout.value,
             "insert_only": found.table.insert_only,
-            "write_ids": str(self.moment.write_ids),
+            "write_ids": str(self.moment.snapshot.write_ids),
             "open_writers": self.moment.open_writers(),
             "read": {"directories": totals.directories, "files": totals.files, "bytes": totals.bytes},
             "items": [item.record() for item in self.items],
@@ -254,14 +249,12 @@ def look(database: Database, table: TableFacts, readers: ReaderSettings) -> Cata
     transactions = Transactions(database)
     txns = transactions.valid_txns()
     write_ids = transactions.valid_write_ids(table.full_name, txns)
+    with_originals = readers.read_originals(insert_only=table.insert_only)
     return CatalogMoment(
-        layout=database.schema.generation.layout,
-        txns=txns,
-        write_ids=write_ids,
+        ReadSnapshot(database.schema.generation.layout, write_ids, txns, with_originals=with_originals),
         open={txn.txn_id: txn for txn in transactions.open_transactions()},
         writers=transactions.mapping(table, write_ids.open),
         now_ms=database.read(database.now_ms),
-        with_originals=readers.read_originals(insert_only=table.insert_only),
     )
 
 
@@ -280,7 +273,7 @@ def inspect(
         UnreachableError: metastore or store can't be asked.
     """
     moment = look(database, found.table, settings.readers)
-    (ineligible,) = why_ineligible(places, [found], moment.layout)
+    (ineligible,) = why_ineligible(places, [found], moment.snapshot.layout)
     storage = storage_for(found.location)
     try:
         listing = storage.list_tree(found.location)
@@ -288,7 +281,7 @@ def inspect(
     except RefusedError as refusal:
         raise refusal if ineligible is None else RefusedError(ineligible.reason, ineligible.explanation) from None
     evidence = tuple(
-        Item(DirectoryStanding.EVIDENCE, one.name, one.files, one.bytes, note=_EVIDENCE)
+        Item(DirectoryStanding.EVIDENCE, one.name, files=one.files, bytes=one.bytes, note=_EVIDENCE)
         for one in evidence_in(storage, found.location, listing)
     )
     entity, daemons = found.entity, daemons or Daemons()
@@ -374,7 +367,7 @@ def partition_records(
             **{key: judged[key] for key in ("score", "reason", "explanation")},
         }
 
-    ineligible = why_ineligible(places, everything, moment.layout)
+    ineligible = why_ineligible(places, everything, moment.snapshot.layout)
     return sorted(
         (record(*each) for each in zip(everything, ineligible, strict=True)),
         key=lambda row: (
@@ -404,7 +397,7 @@ def judge(
         failing: whether its latest compactions all failed.
     """
     table, candidate = found.table, candidate or Candidate(found.entity)
-    rules = TableRules.of(table, defaults, moment.layout)
+    rules = TableRules.of(table, defaults, moment.snapshot.layout)
     if (skip := rules.skip(candidate, ineligible)) is not None:
         return skip
     if failing:
@@ -420,7 +413,7 @@ def judge(
         found.partition.parameters if found.partition else {},
         compactor,
         thresholds=rules.thresholds,
-        layout=moment.layout,
+        layout=moment.snapshot.layout,
         now_ms=moment.now_ms,
         oldest_open_ms=moment.oldest_open_ms,
     )

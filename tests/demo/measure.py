@@ -99,9 +99,12 @@ def measure(
     measured = {}
     for place in places:
         moment = look(database, place.found.table, ReaderSettings())
-        write_ids = moment.write_ids if snapshots is None else snapshots[place.entity]
+        write_ids = moment.snapshot.write_ids if snapshots is None else snapshots[place.entity]
         state = resolve(
-            storage_for(place.found.location).list_tree(place.found.location), write_ids, moment.txns, moment.layout
+            storage_for(place.found.location).list_tree(place.found.location),
+            write_ids,
+            moment.snapshot.txns,
+            moment.snapshot.layout,
         )
         columns = [column.name for column in place.found.table.columns]
         rows = fingerprint(place.path, state, write_ids, columns, insert_only=place.found.table.insert_only)

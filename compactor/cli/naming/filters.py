@@ -11,7 +11,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -19,8 +19,9 @@ from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records
 from compactor.cli.naming.lookup import find_partition, find_table
 from compactor.cli.naming.patterns import by_pattern, require_tables
-from compactor.cli.naming.pools import unknown_pool
+from compactor.cli.naming.pools import known_pools, unknown_pool
 from compactor.cli.naming.target import no_database, parse_target, partition_names
+from compactor.cli.options import together
 from compactor.cli.output import View
 from compactor.cli.session import Session
 from compactor.control.scope import DEFAULT_POOL
@@ -37,34 +38,29 @@ _WATCH_SECONDS = 2.0
 _LONGEST_WATCH_SECONDS = 86_400
 
 
-def entry_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add to a command the options by which `Wanted` chooses entries; the command gets them as `chosen`."""
-    for option in (
-        click.option(
-            "--since", metavar="LENGTH", help="Only of the last 30min, 2h or 1d12h: enqueued, or ended, then."
-        ),
-        click.option(
-            "--worker",
-            metavar="PATTERN",
-            shell_complete=completing.workers,
-            help="Only of workers whose name fits; * and ? stand for others.",
-        ),
-        click.option(
-            "--pool",
-            metavar="P",
-            shell_complete=completing.pools,
-            help="Only of this pool; `default`: entries without one.",
-        ),
-        click.option(
-            "--type",
-            "kind",
-            type=click.Choice([kind.value for kind in CompactionKind], case_sensitive=False),
-            help="Only compactions of this kind.",
-        ),
-        click.argument("target", required=False, metavar=METAVAR, shell_complete=completing.tables),
-    ):
-        command = option(command)
-    return command
+entry_options = together(
+    click.argument("target", required=False, metavar=METAVAR, shell_complete=completing.tables),
+    click.option(
+        "--type",
+        "kind",
+        type=click.Choice([kind.value for kind in CompactionKind], case_sensitive=False),
+        help="Only compactions of this kind.",
+    ),
+    click.option(
+        "--pool",
+        metavar="P",
+        shell_complete=completing.pools,
+        help="Only of this pool; `default`: entries without one.",
+    ),
+    click.option(
+        "--worker",
+        metavar="PATTERN",
+        shell_complete=completing.workers,
+        help="Only of workers whose name fits; * and ? stand for others.",
+    ),
+    click.option("--since", metavar="LENGTH", help="Only of the last 30min, 2h or 1d12h: enqueued, or ended, then."),
+)
+"""Adds the options by which `Wanted` chooses entries; the command gets them as `chosen`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +115,8 @@ class Wanted:
         if self.pool.lower() in {DEFAULT_POOL, *map(str.lower, pools)}:
             return
         catalog = Catalog(session.database())
-        daemons = control_records.daemons(session)
-        if (unknown := unknown_pool(session.settings, catalog, daemons, self.pool, pools)) is not None:
+        known = known_pools(session.settings, catalog, control_records.daemons(session), pools)
+        if (unknown := unknown_pool(self.pool, known)) is not None:
             session.output.say(f"--pool: {unknown}")
 
     def _is_like(self, entry: QueueEntry | ForeignEntry) -> bool:
@@ -188,19 +184,18 @@ def _entity(session: Session, target: str) -> Entity:
     catalog = Catalog(session.database())
     table = catalog.find_table(wanted.database, wanted.table)
     if table is None or wanted.partition is None:
-        entity = Entity(wanted.database, wanted.table, wanted.partition)
-        if table is None and not _has_rows(session, lambda one: is_of(one, entity)):
+        if table is None and not _has_rows(session, lambda one: is_of(one, wanted)):
             find_table(catalog, wanted)
-        return entity
-    entities = [
-        Entity(wanted.database, wanted.table, name)
-        for name in partition_names(wanted.partition, [key.name for key in table.partition_keys])
-    ]
-    known = next(
-        (entity for entity in entities if entity.partition and catalog.find_partition(table, entity.partition)), None
-    )
-    known = known or next((one for one in entities if _has_rows(session, partial(is_of, wanted=one))), None)
-    return known or Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
+        return wanted
+    try:
+        return Entity(wanted.database, wanted.table, find_partition(catalog, table, wanted.partition).name)
+    except RefusedError:
+        names = partition_names(wanted.partition, [key.name for key in table.partition_keys])
+        entities = [Entity(wanted.database, wanted.table, name) for name in names]
+        gone = next((one for one in entities if _has_rows(session, partial(is_of, wanted=one))), None)
+        if gone is None:
+            raise
+        return gone
 
 
 def _has_rows(session: Session, asked_for: Callable[[Entity], bool]) -> bool:
@@ -250,6 +245,9 @@ def watched(session: Session, seconds: float | None, look: Callable[[], View]) -
                 answer = look()
         except UnreachableError as error:
             said.write(f"error: {error}\n")
+        except Exception:  # ends the watching: no picture follows with what was said
+            click.echo(said.getvalue(), err=True, nl=False)
+            raise
         if sys.stdout.isatty():
             click.clear()
         else:

@@ -1,16 +1,16 @@
 """Finds in the catalog the table or partition that a user named: exactly one, or a refusal with near names."""
 
-from compactor.cli.naming.target import Target, did_you_mean, no_database, partition_names
+from compactor.cli.naming.target import did_you_mean, no_database, partition_names
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.model import PartitionFacts, TableFacts
+from compactor.metastore.model import Entity, PartitionFacts, TableFacts
 from compactor.planning.eligibility import why_not_acid, why_unspecified
 from compactor.reasons import Reason
 from compactor.status.partition import Found
 from compactor.words import plural
 
 
-def find_table(catalog: Catalog, target: Target) -> TableFacts:
+def find_table(catalog: Catalog, target: Entity) -> TableFacts:
     """
     The table, ACID or not.
 
@@ -28,7 +28,7 @@ def find_table(catalog: Catalog, target: Target) -> TableFacts:
     raise RefusedError(Reason.TABLE_MISSING, f"there is no table {target.full_name}{near}")
 
 
-def find(catalog: Catalog, target: Target) -> Found:
+def find(catalog: Catalog, target: Entity) -> Found:
     """
     The ACID table or partition that a target names.
 

@@ -1,6 +1,4 @@
-"""
-Many tables and partitions at once: those of the catalog that fit a pattern and a condition on partition values.
-"""
+"""Many tables and partitions at once: those of the catalog that fit a pattern and a condition on partition values."""
 
 import operator
 import re
@@ -16,7 +14,7 @@ from compactor.cli.naming.target import no_database, parse_target
 from compactor.cli.session import Session
 from compactor.errors import NothingFitsError, UsageError
 from compactor.metastore.catalog import Catalog
-from compactor.metastore.model import Entity
+from compactor.metastore.model import Entity, TableFacts
 from compactor.metastore.partition_names import DEFAULT_PARTITION
 from compactor.name_patterns import fits, is_pattern
 from compactor.status.partition import Found, partitions
@@ -95,11 +93,28 @@ def chosen(session: Session, pattern: str, where: Condition | None) -> list[Foun
         RefusedError: TABLE_MISSING, NOT_TRANSACTIONAL: a name without `*` and `?` is no such table's or database's.
         NothingFitsError: nothing is chosen; the message says of what.
     """
+    catalog = Catalog(session.database())
+    tables, inside = _tables(catalog, pattern)
+    found = [Found(facts, None) for facts in tables if not (facts.partitioned or inside or where)]
+    seen = [one for facts in tables if facts.partitioned for one in partitions(catalog, facts)]
+    found += [one for one in seen if _fits(one.entity.partition or "", inside, where)]
+    keys = {key.name.lower() for facts in tables for key in facts.partition_keys}
+    if not tables:
+        require_tables(catalog, pattern)
+    if where is not None:
+        require_keys(where.keys, keys, "--where")
+    if not found:
+        require_keys(keys_of(inside), keys, f"{pattern!r}")
+        raise NothingFitsError(_nothing([str(one.entity) for one in seen], inside, where))
+    return sorted(found, key=lambda one: str(one.entity))
+
+
+def _tables(catalog: Catalog, pattern: str) -> tuple[list[TableFacts], str]:
+    """The transactional tables that a pattern names, and what it says of their partitions; empty: nothing."""
     names, slash, inside = pattern.strip().replace("`", "").partition("/")
     database, dot, table = names.partition(".")
     if not database or (dot and not table) or "." in table or (slash and not inside):
         raise UsageError(f"{pattern!r} names no tables: write sales, 'sales.*', sales.orders or 'sales.*/dt=2024-*'")
-    catalog = Catalog(session.database())
     databases = catalog.databases()
     if not is_pattern(database) and database.lower() not in databases:
         raise no_database(database, databases, alone=not dot)
@@ -112,28 +127,17 @@ def chosen(session: Session, pattern: str, where: Condition | None) -> list[Foun
         for name in catalog.table_names(one)
         if fits(name, table or "*")
     ]
-    found: list[Found] = []
-    keys: set[str] = set()
-    seen: list[str] = []
-    tables = catalog.tables_for(entities)
-    for facts in tables.values():
-        if not facts.partitioned:
-            found += [] if slash or where is not None else [Found(facts, None)]
-            continue
-        keys |= {key.name.lower() for key in facts.partition_keys}
-        for one in partitions(catalog, facts):
-            name = one.entity.partition or ""
-            seen.append(str(one.entity))
-            if (not slash or partition_fits(name, inside)) and (where is None or where(values_of(name))):
-                found.append(one)
-    if not tables:
-        require_tables(catalog, pattern)
-    if where is not None:
-        require_keys(where.keys, keys, "--where")
-    if not found:
-        require_keys(keys_of(inside), keys, f"{pattern!r}")
-        raise NothingFitsError(_nothing(seen, inside, where))
-    return sorted(found, key=lambda one: str(one.entity))
+    return list(catalog.tables_for(entities).values()), inside
+
+
+def _fits(partition: str, pattern: str, where: Condition | None) -> bool:
+    """
+    Whether a partition is among those that a pattern and a condition name.
+
+    Args:
+        pattern: of its name; empty: any.
+    """
+    return (not pattern or partition_fits(partition, pattern)) and (where is None or where(values_of(partition)))
 
 
 def _nothing(seen: Sequence[str], inside: str, where: Condition | None) -> str:

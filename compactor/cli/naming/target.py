@@ -9,10 +9,10 @@ Source: Hive's FileUtils.escapePathName, Warehouse.makePartName.
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from compactor.errors import RefusedError, UsageError
+from compactor.metastore.model import Entity
 from compactor.metastore.partition_names import escaped
 from compactor.name_patterns import is_pattern
 from compactor.reasons import Reason
@@ -20,31 +20,10 @@ from compactor.reasons import Reason
 EXAMPLE = "sales.orders or sales.orders/dt=2024-01-01"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+def parse_target(text: str, partition: str | None = None) -> Entity:
     """
-    A table or partition as the user named it.
-
-    Args:
-        partition: the text after the first `/`, without slashes at its ends, or the value of --partition; None for a
-            whole table.
-    """
-
-    database: str
-    table: str
-    partition: str | None = None
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.database}.{self.table}"
-
-    def __str__(self) -> str:
-        return self.full_name if self.partition is None else f"{self.full_name}/{self.partition}"
-
-
-def parse_target(text: str, partition: str | None = None) -> Target:
-    """
-    Parse `DB.TABLE[/k=v/…]`. A name in backquotes may hold `*` and `?`, which else are those of a pattern.
+    Parse `DB.TABLE[/k=v/…]`. The partition stays as it was written, but for slashes at its ends; `partition_names`
+    tells how the metastore may have it. A name in backquotes may hold `*` and `?`, which else are those of a pattern.
 
     Args:
         partition: the value of the option --partition.
@@ -67,7 +46,7 @@ def parse_target(text: str, partition: str | None = None) -> Target:
         raise UsageError(f"two partitions are named, {inside!r} and {asked!r}: give one")
     if (slash and not inside) or (partition is not None and not asked):
         raise UsageError(f"the partition of {database}.{table} is empty: write it like dt=2024-01-01")
-    return Target(database.lower(), table.lower(), asked or inside or None)
+    return Entity(database, table, asked or inside or None)
 
 
 def partition_names(spec: str, keys: Sequence[str]) -> tuple[str, ...]:

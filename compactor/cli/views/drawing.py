@@ -125,9 +125,9 @@ def _numbers(size: int, files: int, colour: str) -> tuple[Text, Text]:
     return Text(units.size(size), style=colour), Text(plural(files, "file"), style="dim")
 
 
-def bar(value: int, largest: int, width: int = BAR_WIDTH) -> str:
-    """A bar of at most `width` characters, drawn in eighths; every positive value shows at least one eighth."""
+def bar(value: int, largest: int) -> str:
+    """A bar of at most `BAR_WIDTH` characters, drawn in eighths; every positive value shows at least one eighth."""
     if value <= 0 or largest <= 0:
         return ""
-    eighths = max(1, round(value * width * 8 / largest))
+    eighths = max(1, round(value * BAR_WIDTH * 8 / largest))
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
-from compactor.planning.document import FORMAT, Action, BucketPlan, CompactionPlan, Cut, OutputDir, Segment
+from compactor.planning.document import FORMAT, Action, CompactionPlan, Cut, Segment
 from compactor.planning.prediction import is_cut
 from compactor.words import plural
 
@@ -147,10 +147,11 @@ def effect(plan: CompactionPlan) -> str:
 
 
 def _bucket_records(plan: CompactionPlan) -> Iterator[Record]:
-    for output, bucket in _buckets(plan):
+    buckets = ((output.name, bucket) for output in plan.outputs for bucket in output.buckets)
+    for directory, bucket in buckets:
         found = _sums(bucket.segments)
         yield {
-            "directory": output.name,
+            "directory": directory,
             "file": bucket.name,
             "copied_stripes": found[Action.COPY].stripes,
             "probed_stripes": found[Action.PROBE].stripes,
@@ -201,12 +202,6 @@ def _verdicts(plan: CompactionPlan) -> list[Record]:
         {"verdict": verdict, "stripes": total.stripes, "bytes": total.bytes, "rows": total.rows, "reason": reason}
         for (verdict, reason), total in ranked
     ]
-
-
-def _buckets(plan: CompactionPlan) -> Iterator[tuple[OutputDir, BucketPlan]]:
-    for output in plan.outputs:
-        for bucket in output.buckets:
-            yield output, bucket
 
 
 def _picture(plan: CompactionPlan, columns: tuple[OutputColumn, ...], records: list[Record]) -> RenderableType:

@@ -51,10 +51,6 @@ class Surveyed:
     why_not: str = ""
     left: tuple[str, ...] = ()
 
-    @property
-    def score(self) -> float:
-        return self.verdict.score if isinstance(self.verdict, Pick) else 0.0
-
 
 class Survey:
     """
@@ -143,10 +139,10 @@ def _input_bytes(state: AcidState, kind: CompactionKind, insert_only: bool) -> i
     return sum(file.length for file in (*files, *originals))
 
 
-def worst(surveyed: Sequence[Surveyed], most: int) -> list[tuple[Found, Pick]]:
+def worst(surveyed: Sequence[Surveyed], most: int) -> list[tuple[Surveyed, Pick]]:
     """Those that are due, most in need first, each with its verdict."""
-    due = [(one.found, one.verdict) for one in surveyed if isinstance(one.verdict, Pick)]
-    return sorted(due, key=lambda item: (-item[1].score, str(item[0].entity)))[:most]
+    due = [(one, one.verdict) for one in surveyed if isinstance(one.verdict, Pick)]
+    return sorted(due, key=lambda item: (-item[1].score, str(item[0].found.entity)))[:most]
 
 
 def listed(tell: Callable[[str], None], of: int) -> Callable[[int], None]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
-from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.control import Subject
 from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, RefusedError, RetryableError
@@ -29,7 +28,7 @@ from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.tally import CleanerTally
 from compactor.roles.cleaner.visit import Visit, look, require_never_there
-from compactor.roles.cycle import Progress
+from compactor.roles.cycle import Clock, Progress
 from compactor.roles.leadership import HeldLeadership
 from compactor.roles.pauses import pool_of
 from compactor.roles.services import Services, about_entity
@@ -47,14 +46,15 @@ class AbortCleaner:
     Args:
         progress: told of each location that was swept, or found with nothing to sweep.
         away: the stores that the cycle found unreachable.
-        clock: seconds.
     """
 
-    def __init__(self, services: Services, progress: Progress, away: AwayStores, clock: Callable[[], float]) -> None:
+    def __init__(self, services: Services, progress: Progress, away: AwayStores, clock: Clock) -> None:
         self._services = services
         self._progress = progress
         self._away = away
         self._held: HeldLeadership | None = None
+        self._tally = CleanerTally()
+        self._time_is_up: Callable[[], bool] = lambda: True
         self._begun: dict[Entity, Visit] = {}
         self._due_since: dict[Entity, float] = {}
         self._snapshot = Shared(services.aborts.snapshot, clock)
@@ -72,7 +72,7 @@ class AbortCleaner:
             OwnershipLostError: another daemon is the Cleaner by now.
             CompactorError: the metastore can't be asked.
         """
-        self._held = held
+        self._held, self._tally, self._time_is_up = held, tally, time_is_up
         self._snapshot.forget()
         limits = self._services.settings.initiator.thresholds
         self._services.aborts.note_unnamed()
@@ -84,62 +84,48 @@ class AbortCleaner:
         self._due_since = {entity: self._due_since.get(entity, self._clock()) for entity in due}
         doubtful: list[Entity] = []
         for entity in sorted(due, key=lambda entity: entity in self._begun):
-            self._turn(entity, due[entity], tally, time_is_up, doubtful)
+            self._turn(entity, due[entity], doubtful)
         for entity in doubtful:
-            self._turn(entity, due[entity], tally, time_is_up, None)
+            self._turn(entity, due[entity], None)
 
     def forget(self) -> None:
         """Another daemon is the Cleaner: forget all visits, which then begin anew."""
         self._begun.clear()
         self._due_since.clear()
 
-    def _turn(
-        self,
-        entity: Entity,
-        groups: list[AbortedGroup],
-        tally: CleanerTally,
-        time_is_up: Callable[[], bool],
-        doubtful: list[Entity] | None,
-    ) -> None:
+    def _turn(self, entity: Entity, groups: list[AbortedGroup], doubtful: list[Entity] | None) -> None:
         """
         Give one table its turn. When its store was unreachable in the cycle before, the table is added to `doubtful`
         instead, unless that is None: other tables first.
         """
         if self._services.stopping.is_set():
             return
-        if time_is_up():
-            tally.put_off()
+        if self._time_is_up():
+            self._tally.put_off()
             return
         assert self._held is not None
         with about_entity(entity):
             try:
                 self._held.check()  # a removal that the next Cleaner is at must not be settled by this one
-                self._clean(entity, groups, tally, time_is_up, doubtful)
+                self._clean(entity, groups, doubtful)
             except StoreAwayError as error:
-                tally.pass_over(error.store)
+                self._tally.pass_over(error.store)
                 self._put_off(groups, str(error))
             except Exception as error:
                 self._held.check()
                 if not isinstance(error, CompactorError | OSError):
                     _log.exception("abort_cleaning.crashed")
-                tally.error(entity, error)
+                self._tally.error(entity, error)
                 self._away.note(error)
                 self._begun.pop(entity, None)
                 self._put_off(groups, str(error))
 
-    def _clean(
-        self,
-        entity: Entity,
-        groups: list[AbortedGroup],
-        tally: CleanerTally,
-        time_is_up: Callable[[], bool],
-        doubtful: list[Entity] | None,
-    ) -> None:
+    def _clean(self, entity: Entity, groups: list[AbortedGroup], doubtful: list[Entity] | None) -> None:
         aborts = self._services.aborts
         table = self._services.catalog.find_table(entity.database, entity.table)
         if table is None:
             forgotten = aborts.forget_vanished(groups, entity)
-            tally.forgotten += forgotten
+            self._tally.forgotten += forgotten
             if not forgotten:
                 self._put_off(
                     groups,
@@ -149,10 +135,10 @@ class AbortCleaner:
         if (
             denial := self._services.control.judge().cleaning(Subject(table.database, table.name, pool_of(table)))
         ) is not None:
-            tally.hold(entity, Blocker(denial.reason, denial.sentence))
+            self._tally.hold(entity, Blocker(denial.reason, denial.sentence))
             return
         if (skip := why_pending(table)) is not None:
-            tally.hold(entity, Blocker(skip.reason, skip.explanation))
+            self._tally.hold(entity, Blocker(skip.reason, skip.explanation))
             return
         if table.location:
             self._away.check(table.location)
@@ -160,18 +146,18 @@ class AbortCleaner:
                 doubtful.append(entity)
                 return
         if (lister := self._lister(entity)) is not None:
-            tally.hold(entity, lister)
+            self._tally.hold(entity, lister)
             return
         visit = self._begun.get(entity)
         if visit is None or visit.tbl_id != table.tbl_id:
             visit = self._begun[entity] = Visit(table.tbl_id, Judged(*aborts.lists(entity, self._snapshot.get())))
-        left = self._sweep_all(table, entity, visit, tally, time_is_up)
+        left = self._sweep_all(table, entity, visit)
         if left is None:
-            tally.put_off()
+            self._tally.put_off()
             return
         del self._begun[entity], self._due_since[entity]
         if left:
-            tally.outcome("left")
+            self._tally.outcome("left")
             self._put_off(groups, f"{left[0]} is still there")
             return
         self._still_right(table, entity)
@@ -180,7 +166,7 @@ class AbortCleaner:
             self._put_off(groups, f"no directory of {entity} is there, which proves nothing")
             return
         proof = prove(table, None, cleared, self._services.settings.cleaner.late_ms)
-        tally.forgotten += aborts.forget(groups, proof)
+        self._tally.forgotten += aborts.forget(groups, proof)
         if (remembered := aborts.remember(proof)) is not None:
             count, until_ms = remembered
             seconds = max(0, until_ms - self._services.now_ms()) // 1000
@@ -192,11 +178,9 @@ class AbortCleaner:
                 held,
             )
         else:
-            tally.outcome("cleaned")
+            self._tally.outcome("cleaned")
 
-    def _sweep_all(
-        self, table: TableFacts, entity: Entity, visit: Visit, tally: CleanerTally, time_is_up: Callable[[], bool]
-    ) -> list[str] | None:
+    def _sweep_all(self, table: TableFacts, entity: Entity, visit: Visit) -> list[str] | None:
         """
         Sweep every location that this visit hasn't swept and that a listing doesn't clear, in the Cleaner's threads,
         until the catalog and the store name no other: what was moved or added since is another location.
@@ -216,11 +200,11 @@ class AbortCleaner:
         listed: list[str] = []
 
         def swept(location: str) -> tuple[str, Swept | None] | None:
-            if listed or self._services.stopping.is_set() or (next(numbers) >= threads and time_is_up()):
+            if listed or self._services.stopping.is_set() or (next(numbers) >= threads and self._time_is_up()):
                 return None  # some are swept in any case: a cycle that only listed would be followed by another such
             with about_entity(entity):
                 try:
-                    found = self._sweep(table, entity, location, visit.judged, tally)
+                    found = self._sweep(table, entity, location, visit.judged)
                     if not found.there:
                         require_never_there(self._services, table, location, visit)
                 except MayBeListedError as error:
@@ -243,7 +227,7 @@ class AbortCleaner:
                     raise error
                 left += foreign
                 break
-            whole = bool(locations) or not (time_is_up() or self._services.stopping.is_set())
+            whole = bool(locations) or not (self._time_is_up() or self._services.stopping.is_set())
             with ThreadPoolExecutor(threads, thread_name_prefix="cleaning") as pool:
                 for done in pool.map(swept, locations):
                     if done is None:
@@ -256,7 +240,7 @@ class AbortCleaner:
                     if not found.left:
                         visit.note(places[location], location, found.cleared)
         for why in listed[:1]:
-            tally.hold(entity, Blocker(Reason.MAY_BE_LISTED, why))
+            self._tally.hold(entity, Blocker(Reason.MAY_BE_LISTED, why))
         return left if whole or left else None
 
     def _still_right(self, table: TableFacts, entity: Entity, location: str | None = None) -> None:
@@ -285,7 +269,7 @@ class AbortCleaner:
         held = self._services.locks.held(entity) if left > 0 else []
         return may_be_listed(held[0], round(left * 1000)) if held else None
 
-    def _sweep(self, table: TableFacts, entity: Entity, location: str, judged: Judged, tally: CleanerTally) -> Swept:
+    def _sweep(self, table: TableFacts, entity: Entity, location: str, judged: Judged) -> Swept:
         self._services.places.require_alone(location, table)
         sweep = Sweep(
             self._services,
@@ -296,8 +280,8 @@ class AbortCleaner:
             about=entity,
             still_right=lambda: self._still_right(table, entity, location),
         )
-        swept = sweep.run(_aborted, originals=False)
-        tally.add(swept.removed, swept.evidence)
+        swept = sweep.run(lambda state: state.aborted, originals=False)
+        self._tally.add(swept.removed, swept.evidence)
         if swept.removed:
             _log.info("aborted_writes.removed", directories=[removal.name for removal in swept.removed])
         return swept
@@ -309,7 +293,3 @@ class AbortCleaner:
                 _log.info("abort_cleaning.postponed", why=message, pause_seconds=pause // 1000)
         except CompactorError as error:
             _log.warning("outcome.not_stored", error=str(error))
-
-
-def _aborted(state: AcidState) -> tuple[ListedDir, ...]:
-    return state.aborted

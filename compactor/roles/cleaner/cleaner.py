@@ -10,10 +10,9 @@ Source: docs/operations.md; Hive's Cleaner, CompactionCleaner, FSRemover; HIVE-2
 
 import math
 import time
-from collections.abc import Callable
+from collections import defaultdict
 from dataclasses import replace
 
-from compactor.acid.snapshot import AcidState, ListedDir
 from compactor.acid.write_ids import CleanerWriteIdList
 from compactor.coordination import Role
 from compactor.errors import (
@@ -27,27 +26,27 @@ from compactor.errors import (
 from compactor.log import get_logger
 from compactor.metastore.clean.may_clean import Blocker, ReadyEntry
 from compactor.metastore.clean.readers import MayBeListedError
-from compactor.metastore.model import PartitionFacts, QueueEntry, QueueState, TableFacts, duration
+from compactor.metastore.model import CatalogPlace, PartitionFacts, QueueEntry, QueueState, TableFacts, duration
 from compactor.planning.eligibility import RENAME_SECONDS
 from compactor.planning.included import left_below
 from compactor.planning.observed import NOTHING
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.aborts import AbortCleaner
-from compactor.roles.cleaner.book import Book
 from compactor.roles.cleaner.cleared import Judged, prove
 from compactor.roles.cleaner.dropped import remove_dropped
 from compactor.roles.cleaner.first_look import seen_at
 from compactor.roles.cleaner.partition import Sweep, Swept
 from compactor.roles.cleaner.quarantine.expiry import Expiry
-from compactor.roles.cleaner.schedule import Schedule
+from compactor.roles.cleaner.schedule import EntryMemory, Schedule
 from compactor.roles.cleaner.tally import CleanerTally
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Clock, Cycle, Progress
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import subject_of
 from compactor.roles.replication import why_stays
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import StoreAwayError, news
+from compactor.words import one_line
 
 _log = get_logger(__name__)
 INTENDED = frozenset({Reason.RETENTION, Reason.EARLIER_ENTRY, Reason.MAY_BE_LISTED, Reason.NOT_OBSERVED})
@@ -60,16 +59,13 @@ class Cleaner:
 
     Args:
         progress: told of each entry, and each place with aborted writes, that had its turn.
-        clock: seconds.
     """
 
-    def __init__(
-        self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Clock = time.monotonic) -> None:
         self._services = services
         progress = progress or Progress()
-        self._book = Book()
-        self._turns = Schedule(services, progress, clock, self._book)
+        self._memory = defaultdict[int, EntryMemory](EntryMemory)
+        self._turns = Schedule(services, progress, clock, self._memory)
         self._held: HeldLeadership | None = None
         self._aborts = AbortCleaner(services, progress, self._turns.away, clock)
         self._expiry = Expiry(services, clock)
@@ -88,7 +84,8 @@ class Cleaner:
             self._held = held
             self._turns.away.begin()
             ready = services.cleaning.ready_for_cleaning(*services.settings.cleaner.waits_ms)
-            self._book.keep(item.entry.id for item in ready)
+            for gone in self._memory.keys() - {item.entry.id for item in ready}:
+                del self._memory[gone]
             self._report(ready, tally)
             for item in ready:
                 if item.failed:
@@ -122,11 +119,11 @@ class Cleaner:
 
     def _clean_one(self, item: ReadyEntry, tally: CleanerTally) -> None:
         entry = item.entry
-        page = self._book[entry.id]
+        memory = self._memory[entry.id]
         try:
             self._services.steps.enter(steps.CLEANER_SELECTED, entry)
             self._clean(item, tally)
-            page.failures, page.unanswered = 0, False
+            memory.failures, memory.unanswered = 0, False
         except StoreAwayError:
             raise
         except OwnershipLostError as error:
@@ -137,13 +134,13 @@ class Cleaner:
         except (UnreachableError, RetryableError) as error:
             tally.error(entry.entity, error)
             self._turns.away.note(error)
-            (_log.debug if page.said == news(error) else _log.warning)("cleaning.postponed", error=str(error))
-            page.said = news(error)
+            (_log.debug if memory.said == news(error) else _log.warning)("cleaning.postponed", error=str(error))
+            memory.said = news(error)
             self._services.cleaning.clear_cleaner_start(entry)
         except Exception as error:
-            if isinstance(error, OutcomeUnknownError) and not page.unanswered:
+            if isinstance(error, OutcomeUnknownError) and not memory.unanswered:
                 # the next visit looks what became of it, and settles that; again in a row it is a failure
-                page.unanswered = True
+                memory.unanswered = True
                 tally.error(entry.entity, error)
                 _log.warning("cleaning.postponed", error=str(error))
                 self._services.cleaning.clear_cleaner_start(entry)
@@ -167,7 +164,7 @@ class Cleaner:
         if facts is None:
             self._finish_missing(entry, tally)
             return
-        self._book[entry.id].missing = None
+        self._memory[entry.id].missing = None
         table, partition = facts
         if (skip := why_stays(table, partition)) is not None:
             services.queue.mark_refused(entry, f"{skip.reason.value}: {skip.explanation}")
@@ -193,10 +190,10 @@ class Cleaner:
         End the entry of a table or partition that was dropped. One that is being renamed must wait: it would be neither
         cleaned nor looked at again.
         """
-        page = self._book[entry.id]
-        if page.missing is None or page.missing[0] != entry.entity:
-            page.missing = entry.entity, self._clock()
-        _, since = page.missing
+        memory = self._memory[entry.id]
+        if memory.missing is None or memory.missing[0] != entry.entity:
+            memory.missing = entry.entity, self._clock()
+        _, since = memory.missing
         left = since + RENAME_SECONDS - self._clock()
         if left > 0:
             reason = Reason.TABLE_MISSING if entry.entity.partition is None else Reason.PARTITION_MISSING
@@ -228,7 +225,7 @@ class Cleaner:
             seen=seen,
         )
         services.places.require_alone(location, table, partition)
-        swept = sweep.run(_obsolete_and_aborted, originals=True)
+        swept = sweep.run(lambda state: (*state.obsolete, *state.aborted), originals=True)
         tally.add(swept.removed, swept.evidence)
         if swept.left:
             services.cleaning.clear_cleaner_start(entry)
@@ -293,11 +290,11 @@ class Cleaner:
         except OwnershipLostError as lost:
             _log.info("ownership.lost", error=str(lost), after=str(error))
             return
-        message = f"cleaning failed: {' '.join(str(error).split()) or type(error).__name__}"
+        message = f"cleaning failed: {one_line(error) or type(error).__name__}"
         first = settings.retry_seconds * 1000
         stored = 0 if entry.retry_retention_ms <= 0 else int(math.log2(max(1.0, entry.retry_retention_ms / first))) + 1
-        page = self._book[entry.id]
-        page.failures = attempts = max(stored, page.failures) + 1
+        memory = self._memory[entry.id]
+        memory.failures = attempts = max(stored, memory.failures) + 1
         try:
             if attempts > settings.retry_attempts:
                 services.queue.mark_failed(
@@ -333,9 +330,9 @@ class Cleaner:
             tally.wait(entry, blocker)
             if entry.commit_ms is not None and not INTENDED.issuperset(blocker.reason for blocker in item.blockers):
                 oldest = max(oldest, now - entry.commit_ms)
-            page = self._book[entry.id]
-            if page.said != blocker.what and blocker.reason not in INTENDED - {Reason.EARLIER_ENTRY}:
-                page.said = blocker.what
+            memory = self._memory[entry.id]
+            if memory.said != blocker.what and blocker.reason not in INTENDED - {Reason.EARLIER_ENTRY}:
+                memory.said = blocker.what
                 since = None if entry.commit_ms is None else duration(now - entry.commit_ms)
                 with about_entity(entry.entity, entry):
                     _log.info(
@@ -345,11 +342,7 @@ class Cleaner:
 
 
 def _location(facts: tuple[TableFacts, PartitionFacts | None] | None) -> str | None:
-    return None if facts is None else facts[1].location if facts[1] else facts[0].location
-
-
-def _obsolete_and_aborted(state: AcidState) -> tuple[ListedDir, ...]:
-    return (*state.obsolete, *state.aborted)
+    return None if facts is None else CatalogPlace.of(*facts).location
 
 
 def _names(swept: Swept) -> str:

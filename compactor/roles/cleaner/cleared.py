@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX
-from compactor.acid.snapshot import AcidState, resolve
+from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList
 from compactor.engine.aborted_rows import may_hold_aborted
 from compactor.engine.staging.directory import EVIDENCE_PREFIX
@@ -63,7 +63,7 @@ def clear_listed(services: Services, location: str, listing: Listing, judged: Ju
     if any(name.startswith(_OURS) for name in listing.directories):
         return None
     try:
-        state = resolved(services, listing, judged)
+        state = resolve(listing, judged.write_ids, judged.txns, services.layout)
     except RefusedError:
         return None
     if state.aborted or may_hold_aborted(state, judged.write_ids):
@@ -92,8 +92,3 @@ def prove(table: TableFacts, partition: str | None, cleared: Collection[Cleared]
         late_ms=late_ms,
     )
     return Proof(table.entity, table.tbl_id, search)
-
-
-def resolved(services: Services, listing: Listing, judged: Judged, *, with_originals: bool = True) -> AcidState:
-    """What a listing means under these lists."""
-    return resolve(listing, judged.write_ids, judged.txns, services.layout, with_originals=with_originals)

@@ -21,7 +21,7 @@ from compactor.log import get_logger
 from compactor.metastore.catalog import Facts
 from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.locations.owners import Owner, loosely
-from compactor.metastore.model import Entity, QueueEntry, QueueState
+from compactor.metastore.model import CatalogPlace, Entity, QueueEntry, QueueState
 from compactor.reasons import Reason
 from compactor.roles import steps
 from compactor.roles.cleaner.quarantine.contents import of_dropped
@@ -54,7 +54,7 @@ def remove_dropped(
     """
     location = entry.location
     assert location is not None
-    if facts is not None and _same(location, facts[1].location if facts[1] else facts[0].location):
+    if facts is not None and _same(location, CatalogPlace.of(*facts).location):
         services.cleaning.mark_cleaned(replace(entry, highest_write_id=0))
         services.steps.enter(steps.CLEANER_MARKED, entry)
         tally.clean()
@@ -95,31 +95,22 @@ def _remove(services: Services, held: HeldLeadership, entry: QueueEntry, locatio
     def still() -> None:
         _still_right(services, held, entry, location)
 
+    def passed(step: str) -> None:
+        services.steps.enter(step, entry)
+
     trash = trash_for(storage, above, entry.id, still=still, recycled=recycled)
     trash.open()
     try:
         still()  # with the trash in place, as in a sweep
         listing = storage.list_tree(location)
-        services.steps.enter(steps.CLEANER_LISTED, entry)
-        removal = Removal(
-            own_name,
-            tuple(replace(file, path=f"{own_name}/{file.path}") for file in listing.files),
-            whole_partition=True,
-        )
-        trash.take([removal])
-        services.steps.enter(steps.CLEANER_TRASHED, entry)
-        trash.check()
-        still()
-        services.steps.enter(steps.CLEANER_COMPARED, entry)
-    except BaseException:
+        passed(steps.CLEANER_LISTED)
+        files = tuple(replace(file, path=f"{own_name}/{file.path}") for file in listing.files)
+        removal = Removal(own_name, files, whole_partition=True)
+        manifest = of_dropped(services, entry, removal, hours) if hours else None
+    except Exception:
         trash.put_back()
         raise
-    if hours:
-        trash.keep(of_dropped(services, entry, removal, hours))
-    else:
-        trash.decide()
-        trash.delete()
-        services.steps.enter(steps.CLEANER_DELETED, entry)
+    trash.carry_out([removal], manifest, still=still, passed=passed, closed=False)
     return removal
 
 
@@ -217,7 +208,7 @@ def _require_unused(services: Services, entry: QueueEntry, location: str) -> Non
     if (facts := services.catalog.facts_for([entry.entity]).get(entry.entity)) is not None:
         table, partition = facts
         there = partition.location if partition else table.location
-        if there and _meet(there, location):
+        if there and (_same(there, location) or _around(there, location) or _around(location, there)):
             raise _used(
                 location, Owner(str(entry.entity), there, table.tbl_id, partition.part_id if partition else None)
             )
@@ -235,10 +226,6 @@ def _used(location: str, owner: Owner) -> RefusedError:
         Reason.OVERLAPPING_LOCATION,
         f"{location} was left by a dropped table or partition, but the catalog has {owner} there: nothing is removed",
     )
-
-
-def _meet(one: str, other: str) -> bool:
-    return _same(one, other) or _around(one, other) or _around(other, one)
 
 
 def _same(one: str | None, other: str | None) -> bool:

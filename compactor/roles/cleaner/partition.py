@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.snapshot import AcidState, ListedDir
+from compactor.acid.snapshot import AcidState, ListedDir, ReadSnapshot
 from compactor.durations import DAY_MS
 from compactor.engine.aborted_rows import aborted_with_rows
 from compactor.engine.change_management import change_management
@@ -23,20 +23,13 @@ from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.planning.observed import Seen, only_seen, replaced_then
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.attempts import attempt_is_over
-from compactor.roles.cleaner.cleared import Cleared, Judged, resolved
+from compactor.roles.cleaner.cleared import Cleared, Judged
 from compactor.roles.cleaner.evidence import Evidence, evidence_in
-from compactor.roles.cleaner.quarantine.contents import SweepView, of_partition
+from compactor.roles.cleaner.quarantine.contents import of_partition
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
-from compactor.roles.cleaner.trash import (
-    Removal,
-    Trash,
-    is_quarantine,
-    remove_hidden,
-    settle,
-    staged_for,
-)
-from compactor.roles.cleaner.trash_in_place import TrashInPlace, trash_for
+from compactor.roles.cleaner.trash import Removal, is_quarantine, remove_hidden, settle, staged_for
+from compactor.roles.cleaner.trash_in_place import trash_for
+from compactor.roles.fence import attempt_is_over
 from compactor.roles.replication import is_source
 from compactor.roles.services import Services
 from compactor.roles.unreachable import require_removed
@@ -100,6 +93,8 @@ class Sweep:
         self._table = table
         self._location = location
         self._judged = judged
+        with_originals = services.settings.readers.read_originals(insert_only=table.insert_only)
+        self._sees = ReadSnapshot(services.layout, judged.write_ids, judged.txns, with_originals=with_originals)
         self._storage: Storage = services.storage(location)
         self._tag = tag
         self._about = about
@@ -126,9 +121,9 @@ class Sweep:
 
         listed_ms = self._services.now_ms()
         listing = self._tidied()
-        state = self._resolve(listing)
+        state = self._sees.resolve(listing)
         if not removals_in(listing, state):
-            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
+            self._passed(steps.CLEANER_LISTED)
             return self._swept((), listing, state, (), listed_ms)
         if self._recycled:
             change_management().require(self._location)  # before anything is moved: a replica finds it where it is
@@ -140,18 +135,22 @@ class Sweep:
             # is decided from here on can be carried out.
             self._still_right()
             listing = self._list()
-            state = self._resolve(listing)
-            self._services.steps.enter(steps.CLEANER_LISTED, self._about)
+            state = self._sees.resolve(listing)
+            self._passed(steps.CLEANER_LISTED)
             removals = removals_in(listing, state)
-            manifest = self._manifest(listing, state, removals, hours) if hours else None
+            manifest = self._manifest(listing, removals, hours) if hours else None
         except Exception:
             trash.put_back()
             raise
-        self._remove(trash, removals, manifest)
+        closed = isinstance(self._about, QueueEntry)
+        trash.carry_out(removals, manifest, still=self._still_right, passed=self._passed, closed=closed)
         listing = self._list()
-        after = self._resolve(listing)
+        after = self._sees.resolve(listing)
         left = removals_in(listing, after)
         return self._swept(removals, listing, after, tuple(removal.name for removal in left), listed_ms)
+
+    def _passed(self, step: str) -> None:
+        self._services.steps.enter(step, self._about)
 
     def _swept(
         self, removed: tuple[Removal, ...], listing: Listing, state: AcidState, left: tuple[str, ...], listed_ms: int
@@ -179,13 +178,9 @@ class Sweep:
             return aborted.union(listed.name for listed in state.obsolete), state.obsolete_originals
         then: AcidState | None = None
         with contextlib.suppress(RefusedError):  # what replaces a part of it appeared later
-            then = self._resolve(only_seen(listing, self._seen))
+            then = self._sees.resolve(only_seen(listing, self._seen))
         directories, files = replaced_then(state, then)
         return aborted | directories, files
-
-    def _resolve(self, listing: Listing) -> AcidState:
-        with_originals = self._services.settings.readers.read_originals(insert_only=self._table.insert_only)
-        return resolved(self._services, listing, self._judged, with_originals=with_originals)
 
     def _evidence(self, listing: Listing) -> tuple[Evidence, ...]:
         """The evidence that is still kept. Evidence that is old enough is removed now, after all else went well."""
@@ -195,10 +190,7 @@ class Sweep:
         now_ms, age_ms = self._services.now_ms(), self._services.settings.cleaner.keep_evidence_days * DAY_MS
         old = {one.name for one in found if one.is_older(now_ms, age_ms)}
         if old:
-            _log.info(
-                "evidence.removed",
-                directories=remove_hidden(self._storage, self._location, sorted(old)),
-            )
+            _log.info("evidence.removed", directories=remove_hidden(self._storage, self._location, sorted(old)))
         return tuple(one for one in found if one.name not in old)
 
     def _list(self) -> Listing:
@@ -220,10 +212,7 @@ class Sweep:
         listing = self._list()
         stale = self._stale_staging(listing)
         if stale:
-            _log.info(
-                "staging.removed",
-                directories=remove_hidden(self._storage, self._location, stale),
-            )
+            _log.info("staging.removed", directories=remove_hidden(self._storage, self._location, stale))
         if settle(self._storage, self._location, [name for name in listing.directories if "/" not in name]) or stale:
             listing = self._list()
         return listing
@@ -235,44 +224,21 @@ class Sweep:
         They must go before the attempt's component is forgotten: a worker that was only asleep could publish under a
         transaction that the metastore no longer knows as aborted.
         """
-        stale = []
-        for name in listing.directories:
-            if (number := staged_for(name)) is None:
-                continue
-            if attempt_is_over(self._services, number):
-                stale.append(name)
-        return stale
+        staged = {name: number for name in listing.directories if (number := staged_for(name)) is not None}
+        return [name for name, number in staged.items() if attempt_is_over(self._services, number)]
 
-    def _manifest(self, listing: Listing, state: AcidState, removals: tuple[Removal, ...], hours: float) -> bytes:
-        entry = self._about if isinstance(self._about, QueueEntry) else None
-        judged = self._judged
-        look = SweepView(listing, state, judged.write_ids, judged.txns, removals, entry, self._part_id)
-        return of_partition(self._services, self._table, self._location, look, hours)
-
-    def _remove(self, trash: Trash | TrashInPlace, removals: tuple[Removal, ...], manifest: bytes | None) -> None:
-        try:
-            trash.take(removals)
-            self._services.steps.enter(steps.CLEANER_TRASHED, self._about)
-            trash.check()
-            if isinstance(self._about, QueueEntry):
-                trash.require_closed()
-            self._still_right()
-            self._services.steps.enter(steps.CLEANER_COMPARED, self._about)
-        except FileNotFoundError as error:
-            trash.put_back()
-            raise RefusedError(
-                Reason.INPUT_CHANGED,
-                f"{error.filename or error} vanished while it was being removed; everything else was put back",
-            ) from None
-        except Exception:
-            trash.put_back()
-            raise
-        if manifest is not None:
-            trash.keep(manifest)
-            return
-        trash.decide()
-        trash.delete()
-        self._services.steps.enter(steps.CLEANER_DELETED, self._about)
+    def _manifest(self, listing: Listing, removals: tuple[Removal, ...], hours: float) -> bytes:
+        return of_partition(
+            self._services,
+            self._table,
+            self._location,
+            sees=self._sees,
+            listing=listing,
+            removals=removals,
+            entry=self._about if isinstance(self._about, QueueEntry) else None,
+            part_id=self._part_id,
+            hours=hours,
+        )
 
 
 def removals_for(

@@ -9,14 +9,16 @@ Source: docs/operations.md, Cleaner.
 """
 
 import itertools
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from compactor.metastore.clean.may_clean import ReadyEntry
-from compactor.roles.cleaner.book import Book
+from compactor.metastore.model import Entity
 from compactor.roles.cleaner.tally import CleanerTally
-from compactor.roles.cycle import Progress
+from compactor.roles.cycle import Clock, Progress
 from compactor.roles.services import Services
 from compactor.roles.unreachable import AwayStores, StoreAwayError
 
@@ -25,6 +27,26 @@ CYCLE_SECONDS: Final = 300.0
 No entry is begun after this time, and no aborted writes after as long again: other processes wait for Hive's mutex, and
 metrics for a cycle that ends.
 """
+
+
+@dataclass(slots=True)
+class EntryMemory:
+    """
+    What the Cleaner remembers of one entry, for as long as it is ready for cleaning.
+
+    Args:
+        turn: the number of its latest turn; 0: it had none.
+        said: what of the entry was told in the log last.
+        failures: how many of its cleanings failed in a row.
+        unanswered: whether the outcome of its latest cleaning is unknown.
+        missing: its name, and since when that isn't in the catalog; in seconds of the Cleaner's clock.
+    """
+
+    turn: int = 0
+    said: Hashable = None
+    failures: int = 0
+    unanswered: bool = False
+    missing: tuple[Entity, float] | None = None
 
 
 class StoreDoubtfulError(StoreAwayError):
@@ -37,16 +59,17 @@ class Schedule:
 
     Args:
         progress: told of each entry that had its turn.
-        clock: seconds.
-        book: keeps the turns.
+        memory: of each entry by its id, in which the turns are kept; threads use it that are at different entries.
     """
 
-    def __init__(self, services: Services, progress: Progress, clock: Callable[[], float], book: Book) -> None:
+    def __init__(
+        self, services: Services, progress: Progress, clock: Clock, memory: defaultdict[int, EntryMemory]
+    ) -> None:
         self._services = services
         self._progress = progress
         self._clock = clock
         self._turns = itertools.count(1)
-        self._book = book
+        self._memory = memory
         self._last = False
         self.away: Final = AwayStores()
 
@@ -77,7 +100,7 @@ class Schedule:
             turn = next(self._turns)
             try:
                 clean(item)
-                self._book[item.entry.id].turn = turn
+                self._memory[item.entry.id].turn = turn
             except StoreDoubtfulError:
                 doubtful.append(item)
             except StoreAwayError as error:
@@ -86,7 +109,7 @@ class Schedule:
 
         with ThreadPoolExecutor(self._services.settings.cleaner.threads, thread_name_prefix="cleaning") as pool:
             self._last = False
-            list(pool.map(guarded, sorted(due, key=lambda item: self._book[item.entry.id].turn)))
+            list(pool.map(guarded, sorted(due, key=lambda item: self._memory[item.entry.id].turn)))
             self._last = True
             list(pool.map(guarded, doubtful[:]))
 

@@ -18,16 +18,17 @@ files; the Cleaner decides what may be removed, and why.
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.acid.listing import FileEntry, Listing
+from compactor.acid.listing import FileEntry
 from compactor.acid.names import STAGING_PREFIX, TRASH_PREFIX, MalformedNameError, parse_dir
 from compactor.engine.change_management import change_management
 from compactor.errors import OwnershipLostError, RefusedError, RetryableError
 from compactor.log import get_logger
 from compactor.reasons import Reason
+from compactor.roles import steps
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.storage.base import Storage
 from compactor.storage.location import join
@@ -175,6 +176,48 @@ class Trash:
         except FileNotFoundError:
             raise OwnershipLostError(f"{self.name} was settled by another Cleaner") from None
 
+    def carry_out(
+        self,
+        removals: Sequence[Removal],
+        manifest: bytes | None,
+        *,
+        still: Callable[[], None],
+        passed: Callable[[str], None],
+        closed: bool,
+    ) -> None:
+        """
+        Move everything out of sight, compare it, and delete it for good, or keep it. What is refused is put back.
+
+        Args:
+            manifest: of what is kept as quarantine; None: it is deleted.
+            still: raises when nothing more may be removed.
+            passed: told of each step of the Cleaner.
+            closed: refuse a file that is still being written.
+        """
+        try:
+            self.take(removals)
+            passed(steps.CLEANER_TRASHED)
+            self.check()
+            if closed:
+                self.require_closed()
+            still()
+            passed(steps.CLEANER_COMPARED)
+        except FileNotFoundError as error:
+            self.put_back()
+            raise RefusedError(
+                Reason.INPUT_CHANGED,
+                f"{error.filename or error} vanished while it was being removed; everything else was put back",
+            ) from None
+        except Exception:
+            self.put_back()
+            raise
+        if manifest is not None:
+            self.keep(manifest)
+            return
+        self.decide()
+        self.delete()
+        passed(steps.CLEANER_DELETED)
+
     def delete(self) -> None:
         """Delete what was decided on."""
         _finish(self._storage, self._location, self.name + self._decided)
@@ -286,7 +329,8 @@ def put_back(storage: Storage, location: str, name: str) -> None:
         if error.reason is Reason.LOCATION_MISSING:
             return
         raise
-    inside = {*_top_directories(listing), *(file.path for file in listing.files if "/" not in file.path)} - {MANIFEST}
+    paths = (*listing.directories, *(file.path for file in listing.files))
+    inside = {path for path in paths if "/" not in path} - {MANIFEST}
     stuck = []
     for child in sorted(inside):
         try:
@@ -368,7 +412,3 @@ def visibility_txn(name: str) -> int:
     except MalformedNameError:
         return 0
     return parsed.visibility_txn if parsed else 0
-
-
-def _top_directories(listing: Listing) -> list[str]:
-    return sorted(directory for directory in listing.directories if "/" not in directory)

@@ -16,27 +16,26 @@ Source: docs/storage.md.
 """
 
 import contextlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 
 from compactor.acid.listing import FileEntry
-from compactor.acid.names import TRASH_PREFIX, is_hidden, looks_acid
+from compactor.acid.names import is_hidden, looks_acid
 from compactor.engine.staging.directory import at_once
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
-from compactor.roles.cleaner.trash import KEPT, Removal, Trash, put_back
+from compactor.roles.cleaner.trash import KEPT, Removal, Trash
 from compactor.storage.base import Contents, Storage, Uploads
 from compactor.storage.location import join, parent
 from compactor.storage.object_store import require_promises
 
 
-class TrashInPlace:
+class TrashInPlace(Trash):
     """
-    Does what a `Trash` does, with the same calls in the same order.
+    A `Trash` into which nothing is moved: its directory is the sign.
 
     Args:
         uploads: the store's.
@@ -46,11 +45,9 @@ class TrashInPlace:
     def __init__(
         self, storage: Storage, uploads: Uploads, location: str, tag: str | int, still: Callable[[], None]
     ) -> None:
-        self._storage = storage
+        super().__init__(storage, location, tag)
         self._uploads = uploads
-        self._location = location
         self._still = still
-        self.name = f"{TRASH_PREFIX}{tag}-{uuid.uuid4().hex[:8]}"
         self._removals: list[Removal] = []
         self._seen: dict[str, Contents] = {}
 
@@ -87,10 +84,6 @@ class TrashInPlace:
 
     def require_closed(self) -> None:
         """Does nothing: on such a store a file isn't there before it is complete."""
-
-    def put_back(self) -> None:
-        """Take the sign away; nothing was moved."""
-        put_back(self._storage, self._location, self.name)
 
     def decide(self) -> None:
         """
@@ -136,7 +129,7 @@ class TrashInPlace:
         """
         self.decide()
         files = [
-            (file.path, join(self._location, self.name + KEPT, file.path))
+            (join(self._location, file.path), join(self._location, self.name + KEPT, file.path))
             for removal in self._removals
             for file in removal.files
         ]
@@ -146,8 +139,7 @@ class TrashInPlace:
             made = {self._location, kept}
             for _, target in files:
                 self._make(parent(target), made)
-            copies = [partial(self._storage.link_or_copy, join(self._location, path), target) for path, target in files]
-            at_once(self._storage.side_by_side, copies)
+            at_once(self._storage.side_by_side, [partial(self._storage.link_or_copy, *pair) for pair in files])
             self._storage.write_small(join(kept, MANIFEST), manifest)
             self.decide()
         except Exception:
@@ -184,9 +176,6 @@ class TrashInPlace:
             self._storage.mkdir(directory)
             made.add(directory)
 
-    def _path(self) -> str:
-        return join(self._location, self.name)
-
 
 def _is_file(removal: Removal) -> bool:
     return [file.path for file in removal.files] == [removal.name]
@@ -207,7 +196,7 @@ def _visible(removal: Removal, files: Iterable[FileEntry]) -> Iterator[FileEntry
 
 def trash_for(
     storage: Storage, location: str, tag: str | int, *, still: Callable[[], None], recycled: bool = False
-) -> Trash | TrashInPlace:
+) -> Trash:
     """
     A new removal: by renames or, on a store that can't rename, in place.
 

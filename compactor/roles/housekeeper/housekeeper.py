@@ -47,10 +47,7 @@ class Housekeeper:
         self._follow_ups = FollowUps(services.queue)
         self._ours_until: dict[Duty, float] = {}
         self._looked = -_LOOK_SECONDS
-        self._told: dict[Duty, str] = {}
-        self._unlooked = ""
-        self._unforgotten = ""
-        self._unrefused = ""
+        self._told: dict[str, str] = {}
         for duty in Duty:
             services.metrics.housekeeping_rows.labels(duty.value)  # there from the start, as all series of known labels
             services.metrics.housekeeping_failures.labels(duty.value)
@@ -86,12 +83,11 @@ class Housekeeper:
             except CompactorError as error:
                 failed.append(f"{duty.value} failed: {error}")
                 self._services.metrics.housekeeping_failures.labels(duty.value).inc()
-                (_log.debug if self._told.get(duty) == str(error) else _log.warning)(
+                (_log.debug if self._is_told(duty.value, error) else _log.warning)(
                     "duty.failed", duty=duty.value, error=str(error)
                 )
-                self._told[duty] = str(error)
                 continue
-            self._told.pop(duty, None)
+            self._told.pop(duty.value, None)
             self._services.metrics.housekeeping_rows.labels(duty.value).inc(count)
             if count:
                 done.append(f"{duty.value} {count}")
@@ -105,10 +101,11 @@ class Housekeeper:
         """
         try:
             self._follow_ups.find()
-            self._unlooked = ""
+            self._told.pop("follow-ups", None)
         except CompactorError as error:
-            (_log.debug if self._unlooked == str(error) else _log.warning)("follow_ups.not_read", error=str(error))
-            self._unlooked = str(error)
+            (_log.debug if self._is_told("follow-ups", error) else _log.warning)(
+                "follow_ups.not_read", error=str(error)
+            )
         return self._follow_ups.go_on()
 
     def _refuse_rebalances(self) -> int:
@@ -131,10 +128,11 @@ class Housekeeper:
                     with contextlib.suppress(OwnershipLostError):  # one of Hive's workers has claimed it by now
                         services.queue.mark_refused(entry, f"{skip.reason.value}: {skip.explanation}")
                         refused += 1
-            self._unrefused = ""
+            self._told.pop("rebalances", None)
         except CompactorError as error:
-            (_log.debug if self._unrefused == str(error) else _log.warning)("rebalances.not_read", error=str(error))
-            self._unrefused = str(error)
+            (_log.debug if self._is_told("rebalances", error) else _log.warning)(
+                "rebalances.not_read", error=str(error)
+            )
         return refused
 
     def _forget_work(self) -> int:
@@ -145,13 +143,15 @@ class Housekeeper:
         try:
             gone = self._services.work.forget_gone()
         except CompactorError as error:
-            (_log.debug if self._unforgotten == str(error) else _log.warning)(
-                "work_records.not_purged", error=str(error)
-            )
-            self._unforgotten = str(error)
+            (_log.debug if self._is_told("work", error) else _log.warning)("work_records.not_purged", error=str(error))
             return 0
-        self._unforgotten = ""
+        self._told.pop("work", None)
         return gone
+
+    def _is_told(self, what: str, error: CompactorError) -> bool:
+        """Whether this failed in the same way the last time, and the log has told so; notes it."""
+        before, self._told[what] = self._told.get(what), str(error)
+        return before == str(error)
 
     def _leads(self) -> bool:
         """

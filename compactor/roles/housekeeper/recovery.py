@@ -14,13 +14,12 @@ from typing import Final
 from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, OwnershipLostError
 from compactor.log import get_logger
-from compactor.metastore.model import QueueEntry
+from compactor.metastore.model import CatalogPlace, QueueEntry
 from compactor.metastore.txn.transactions import TxnState
 from compactor.metastore.worker_ids import parse_worker_id
 from compactor.roles import steps
-from compactor.roles.cleaner.attempts import remove_uncommitted
-from compactor.roles.cycle import Progress
-from compactor.roles.fence import job_keys, remove_staging
+from compactor.roles.cycle import Clock, Progress
+from compactor.roles.fence import job_keys, remove_staging, remove_uncommitted
 from compactor.roles.services import Services, about_entity
 from compactor.roles.unreachable import AwayStores, StoreAwayError, news, require_removed
 
@@ -40,12 +39,9 @@ class Recovery:
 
     Args:
         progress: told of each claim that was looked at.
-        clock: seconds.
     """
 
-    def __init__(
-        self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Clock = time.monotonic) -> None:
         self._services = services
         self._progress = progress or Progress()
         self._clock = clock
@@ -63,7 +59,11 @@ class Recovery:
         """
         services = self._services
         now = services.now_ms()
-        claimed = [entry for entry in services.queue.working() if self._is_dead(entry, now)]
+        claimed = [
+            entry
+            for entry in services.queue.working()
+            if self._is_dead_worker(entry.worker_id, now - (entry.start_ms or now))
+        ]
         dead = {entry.worker_id or "" for entry in claimed}
         freed = self._give_back(claimed, self._clear_after_death)
         dead |= self._abort_transactions_of_the_dead()
@@ -211,21 +211,13 @@ class Recovery:
                 self._services.steps.enter(steps.RECOVERY_FOUND, entry)
                 self._clear(entry)
             except StoreAwayError as error:
-                _log.debug(
-                    "recovery.postponed",
-                    worker=entry.worker_id,
-                    error=str(error),
-                    detail="the claim stays",
-                )
+                _log.debug("recovery.postponed", worker=entry.worker_id, error=str(error), detail="the claim stays")
                 return False
             except (CompactorError, OSError) as error:
                 self._away.note(error)
                 self._tried[entry.id] = next(self._turns)
                 (_log.debug if self._said.get(entry.id) == news(error) else _log.warning)(
-                    "recovery.failed",
-                    worker=entry.worker_id,
-                    error=str(error),
-                    detail="the claim stays",
+                    "recovery.failed", worker=entry.worker_id, error=str(error), detail="the claim stays"
                 )
                 self._said[entry.id] = news(error)
                 return False
@@ -233,9 +225,6 @@ class Recovery:
             self._tried.pop(entry.id, None)
             _log.info("claim.given_back", worker=entry.worker_id)
             return True
-
-    def _is_dead(self, entry: QueueEntry, now_ms: int) -> bool:
-        return self._is_dead_worker(entry.worker_id, now_ms - (entry.start_ms or now_ms))
 
     def _is_dead_worker(self, worker_id: str | None, age_ms: int) -> bool:
         identity = self._services.identity
@@ -270,8 +259,7 @@ class Recovery:
         facts = services.catalog.facts_for([entity]).get(entity)
         place = None
         if facts is not None:
-            table, partition = facts
-            location = partition.location if partition else table.location
+            table, _, _, location = CatalogPlace.of(*facts)
             if location:
                 self._away.check(location)
                 place = (services.storage(location), location)

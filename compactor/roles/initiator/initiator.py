@@ -30,14 +30,13 @@ from compactor.metrics import version
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cycle import Cycle, Progress
+from compactor.roles.cycle import Clock, Cycle, Progress
 from compactor.roles.eligibility import judge_all
 from compactor.roles.housekeeper.recovery import Recovery
-from compactor.roles.initiator.ahead import ahead
 from compactor.roles.initiator.judging import verdict_on
 from compactor.roles.initiator.rules import TableRules, thresholds_from
 from compactor.roles.initiator.scan_state import Plan, Refusals, ScanState, Unchanged
-from compactor.roles.initiator.spread import spread
+from compactor.roles.initiator.spread import ahead, spread
 from compactor.roles.initiator.tally import PASSING, DueSubject, InitiatorTally, ScanMoment, Verdict
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import pool_of
@@ -82,12 +81,9 @@ class Initiator:
 
     Args:
         progress: told of each partition that was judged.
-        clock: seconds.
     """
 
-    def __init__(
-        self, services: Services, progress: Progress | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, services: Services, progress: Progress | None = None, clock: Clock = time.monotonic) -> None:
         self._services = services
         self._progress = progress or Progress()
         self._clock = clock
@@ -204,12 +200,7 @@ class Initiator:
         return None if started is None else now_ms - started
 
     def _subjects(
-        self,
-        batch: _Batch,
-        failing: Collection[Entity],
-        tally: InitiatorTally,
-        now_ms: int,
-        judge: Judge,
+        self, batch: _Batch, failing: Collection[Entity], tally: InitiatorTally, now_ms: int, judge: Judge
     ) -> list[DueSubject]:
         """Leave out the candidates that need no listing."""
         services, candidates, places = self._services, batch.candidates, batch.places

@@ -19,7 +19,7 @@ new. It keeps one number (a fingerprint) of each partition, so that a hundred th
 Pure, except that `Refusals` reads the queue. Source: docs/operations.md, Initiator.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
@@ -63,29 +63,19 @@ by itself.
 """
 
 
-class _Written(NamedTuple):
+def _written(candidate: Candidate, table: TableFacts) -> Hashable:
     """
     A table's or partition's newest write, its aborted writes, its columns and the properties of it and its database
     that a compaction goes by. A refusal holds while these are unchanged.
     """
-
-    write_id: int
-    txn_id: int
-    aborted: int
-    tbl_id: int
-    columns: int
-    properties: int
-
-    @classmethod
-    def of(cls, candidate: Candidate, table: TableFacts) -> "_Written":
-        return cls(
-            candidate.newest_write_id,
-            candidate.newest_txn_id,
-            candidate.aborted_count,
-            table.tbl_id,
-            hash(table.columns),
-            hash(frozenset((*_own(table.parameters), *_own(table.database_parameters)))),
-        )
+    return (
+        candidate.newest_write_id,
+        candidate.newest_txn_id,
+        candidate.aborted_count,
+        table.tbl_id,
+        hash(table.columns),
+        hash(frozenset((*_own(table.parameters), *_own(table.database_parameters)))),
+    )
 
 
 def _own(parameters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -96,7 +86,7 @@ def _own(parameters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 @dataclass(slots=True)
 class _Request:
     entry_id: int
-    written: _Written
+    written: Hashable
     at_ms: int
     refusal: Skip | None = None
 
@@ -116,7 +106,7 @@ class Refusals:
 
     def asked(self, candidate: Candidate, table: TableFacts, entry_id: int) -> None:
         """Remember that a compaction of this candidate was queued now."""
-        self._asked[candidate.entity] = _Request(entry_id, _Written.of(candidate, table), self._now_ms)
+        self._asked[candidate.entity] = _Request(entry_id, _written(candidate, table), self._now_ms)
 
     def skip(self, candidate: Candidate, table: TableFacts) -> Skip | None:
         """
@@ -127,7 +117,7 @@ class Refusals:
             CompactorError: the metastore can't be asked.
         """
         asked = self._asked.get(candidate.entity)
-        if asked is None or asked.written != _Written.of(candidate, table):
+        if asked is None or asked.written != _written(candidate, table):
             return None
         if asked.refusal is None:
             asked.refusal = self._refusal(asked.entry_id)
@@ -140,10 +130,10 @@ class Refusals:
         if entry is None or entry.state is not QueueState.REFUSED:
             return None
         message = entry.error_message or ""
-        reason = next((reason for reason in LASTING if message.startswith(f"{reason.value}: ")), None)
-        if reason is None:
+        code, _, _ = message.partition(": ")  # as `message_of` in `roles.worker.outcome` writes it
+        if code not in LASTING:
             return None
-        return Skip(reason, f"compaction {entry_id} was refused, and nothing was written since: {message}")
+        return Skip(Reason(code), f"compaction {entry_id} was refused, and nothing was written since: {message}")
 
 
 RELIST_MS = DAY_MS
@@ -270,14 +260,7 @@ class ScanState:
         anew = last is None or self._rules != rules
         full = anew or resumed or last is None or start_ms - last >= full_scan_seconds * 1000
         return Plan(
-            start_ms,
-            None if full else self._reached,
-            self._again,
-            self._left,
-            paused,
-            self._handed_out,
-            rules,
-            anew,
+            start_ms, None if full else self._reached, self._again, self._left, paused, self._handed_out, rules, anew
         )
 
     def came(

@@ -4,12 +4,15 @@ Does the same to many things: in the caller's thread while that keeps the proces
 Threads help to wait for a file system that is far away. When the file system answers at once, they only take the
 interpreter from each other: twenty thousand local directories took twice as long in sixteen threads as in one. A file
 system that doesn't answer is waited for once before the threads start, not once for each thing.
+
+`ahead` reads on while what was read is worked on: the metastore's server and this process take turns otherwise.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
 
@@ -81,3 +84,22 @@ def _groups(things: Iterable[T]) -> Iterator[list[T]]:
     rest = iter(things)
     while group := list(islice(rest, AT_ONCE)):
         yield group
+
+
+@contextmanager
+def ahead(things: Iterator[T]) -> Iterator[Iterator[T]]:
+    """
+    The same things, got in another thread, from now on: always the next one, and no more, while the caller works. An
+    error is raised when its turn comes. At the end of the block nothing is got any more.
+    """
+    end = object()
+
+    def each() -> Iterator[T]:
+        following = first
+        while (thing := following.result()) is not end:
+            following = pool.submit(next, things, end)
+            yield thing  # type: ignore[misc]  # it isn't `end`
+
+    with ThreadPoolExecutor(1, thread_name_prefix="reading") as pool:
+        first = pool.submit(next, things, end)
+        yield each()

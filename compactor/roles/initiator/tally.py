@@ -100,11 +100,7 @@ class InitiatorTally:
             self.told[entity] = findings
             for finding in findings:
                 _log.warning(
-                    "candidate.flagged",
-                    why=finding,
-                    db=entity.database,
-                    table=entity.table,
-                    partition=entity.partition,
+                    "candidate.flagged", why=finding, db=entity.database, table=entity.table, partition=entity.partition
                 )
 
     def count(self, metrics: Metrics) -> None:

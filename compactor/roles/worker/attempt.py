@@ -22,17 +22,17 @@ from compactor.engine.compaction import Compaction, Published
 from compactor.engine.request import CompactionRequest
 from compactor.errors import CancelledError, CompactorError, OutcomeUnknownError, RefusedError, RivalError
 from compactor.log import get_logger
+from compactor.metastore.clean.may_clean import Blocker
 from compactor.metastore.compaction_queue.commits import committed
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
 from compactor.metastore.compaction_queue.rivals import Neighbours
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metastore.txn.transactions import TxnState
 from compactor.planning.document import CompactionPlan
-from compactor.planning.included import enough, only_cleaning, why_not_enough
+from compactor.planning.included import OnlyCleaning, enough, only_cleaning, why_not_enough
 from compactor.reasons import Reason
 from compactor.roles import steps
-from compactor.roles.cleaner.attempts import remove_uncommitted
-from compactor.roles.fence import remove_staging
+from compactor.roles.fence import remove_staging, remove_uncommitted
 from compactor.roles.pauses import subject_of
 from compactor.roles.services import Services
 from compactor.roles.unreachable import require_removed
@@ -64,13 +64,6 @@ class Compacted:
 
     published: Published
     beside: str
-
-
-@dataclass(frozen=True, slots=True)
-class LeftToCleaner:
-    """The attempt found not enough to compact, only work for the Cleaner, which `work` names."""
-
-    work: str
 
 
 class Attempt:
@@ -107,7 +100,7 @@ class Attempt:
         """The attempt's transaction; None before it is opened, and on Hive 3.1."""
         return self._lease.txn_id
 
-    def run(self) -> Compacted | LeftToCleaner:
+    def run(self) -> Compacted | OnlyCleaning:
         """
         Compact the entry, or leave it to the Cleaner.
 
@@ -141,9 +134,9 @@ class Attempt:
                 f"{self.entry.entity}: another compaction of the place has taken its files away"
             ) from error
 
-    def _run(self, facts: EntryFacts, storage: Storage) -> Compacted | LeftToCleaner:
+    def _run(self, facts: EntryFacts, storage: Storage) -> Compacted | OnlyCleaning:
         services, entry = self._services, self.entry
-        run_as = self._run_as(storage, facts.location)
+        run_as = entry.run_as or services.settings.worker.run_as or storage.owner(facts.location)
         self._lease.begin(run_as)
         request = self._asked(lambda: request_for(services, entry, facts, self.txn_id, run_as))
         self._asked(lambda: self._require_none_open(request.txns))
@@ -189,7 +182,7 @@ class Attempt:
         self._step(steps.WORKER_RAN)
         verified = compaction.verify(staged, self._cancellation)
         self._step(steps.WORKER_VERIFIED)
-        beside = "" if newest is None else self._wait_for_older_snapshots(newest)
+        beside = "" if newest is None else wait_for_older_snapshots(lambda: self._older(newest), self._cancellation)
         try:
             published = compaction.publish(verified, lambda: self._guard(compaction.request, plan.name_write_id))
         except OutcomeUnknownError:
@@ -204,17 +197,15 @@ class Attempt:
         self._record.ended(published.staged)
         return Compacted(published, beside)
 
-    def _wait_for_older_snapshots(self, newest: int) -> str:
+    def _older(self, newest: int) -> list[Blocker]:
         """
-        Wait for older snapshots; returns the queries that still have one when the wait is over, in words.
+        The queries that still have an older snapshot.
 
         Args:
             newest: the last transaction that was opened when this attempt's lists were taken, or a later one.
         """
         entity, lock_id = self.entry.entity, self._lease.lock_id
-        return wait_for_older_snapshots(
-            lambda: self._asked(lambda: self._services.cleaning.older(entity, newest, lock_id)), self._cancellation
-        )
+        return self._asked(lambda: self._services.cleaning.older(entity, newest, lock_id))
 
     def undo(self, reason: str) -> bool:
         """
@@ -238,8 +229,13 @@ class Attempt:
         if compaction is not None and not compaction.may_have_staged:
             compaction = None
         if compaction is not None:
-            self._require_in_sight(compaction)
-            self._remove_staging(compaction)
+            request = compaction.request
+            # What is removed must be seen to go; where the directory left the catalog, no reader looks any more.
+            if is_in_the_catalog(self._services, self.entry.entity, request.table):
+                require_removed(compaction.storage, request.location, request.table.location)
+            compaction.discard()
+            # Of earlier attempts, only while the entry is this worker's: later another may be working in one of them.
+            remove_staging(compaction.storage, request.location, self.entry.id, self._is_ours)
         self._rest()
         if self.txn_id is not None and not (
             not self.state_stored and self._services.transactions.end_empty(self.txn_id)
@@ -279,23 +275,6 @@ class Attempt:
         now = self._services.queue.entry(self.entry.id)
         return now is not None and committed(now, self.txn_id)
 
-    def _require_in_sight(self, compaction: Compaction) -> None:
-        """
-        Require that the directory is there or was removed, so that the removal of what was staged or published can be
-        seen. A directory that left the catalog is exempt: no reader looks there any more.
-        """
-        request = compaction.request
-        if is_in_the_catalog(self._services, self.entry.entity, request.table):
-            require_removed(compaction.storage, request.location, request.table.location)
-
-    def _remove_staging(self, compaction: Compaction) -> None:
-        """
-        Remove this attempt's staging directory always; those of earlier attempts only while the entry is this worker's,
-        since later another worker may be working in one of them.
-        """
-        compaction.discard()
-        remove_staging(compaction.storage, compaction.request.location, self.entry.id, self._is_ours)
-
     def _is_ours(self) -> bool:
         now = self._services.queue.entry(self.entry.id)
         return now is not None and (now.state, now.worker_id, now.start_ms) == (
@@ -322,7 +301,7 @@ class Attempt:
 
     def _leave_to_the_cleaner(
         self, refusal: RefusedError, state: AcidState, request: CompactionRequest
-    ) -> LeftToCleaner:
+    ) -> OnlyCleaning:
         """
         End an entry with not enough to compact, so that the Cleaner removes what is obsolete or aborted.
 
@@ -336,7 +315,7 @@ class Attempt:
         self._guard(request)
         self._commit(lists=request.txns)
         self._step(steps.WORKER_COMMITTED)
-        return LeftToCleaner(left.sentence)
+        return left
 
     def _store_state(self, highest_write_id: int, entry: QueueEntry, job_id: str | None = None) -> None:
         self._cancellation.check()
@@ -410,10 +389,6 @@ class Attempt:
         )
         self._rest()
 
-    def _run_as(self, storage: Storage, location: str) -> str:
-        wanted = self.entry.run_as or self._services.settings.worker.run_as
-        return wanted or storage.owner(location)
-
     def _asked(self, ask: Callable[[], T]) -> T:
         """The metastore's answer; see `metastore_retry`."""
         return patiently(ask, self._cancellation)
@@ -435,8 +410,5 @@ class Attempt:
         self._record.passed(step)
         self._services.steps.enter(step, self.entry)
         # a published result is only a commit away from its end
-        if step not in {
-            steps.WORKER_PUBLISHED,
-            steps.WORKER_COMMITTED,
-        }:
+        if step not in {steps.WORKER_PUBLISHED, steps.WORKER_COMMITTED}:
             self._cancellation.check()

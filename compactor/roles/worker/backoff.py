@@ -32,10 +32,11 @@ from typing import Final
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.model import QueueEntry
 from compactor.reasons import Reason
-from compactor.roles.cycle import Phrase
+from compactor.roles.cycle import Clock, Phrase
 from compactor.roles.worker.claim_order import ClaimOrder, QueueLook
 from compactor.roles.worker.failures import ATTEMPTS
 from compactor.spark.submitter import SessionEndedError
+from compactor.words import one_line
 
 _SHARE: Final = 0.8
 """
@@ -105,14 +106,9 @@ class _Pause:
 
 
 class Backoff:
-    """
-    Decides for one process what may be claimed, and when. Thread-safe.
+    """Decides for one process what may be claimed, and when. Thread-safe."""
 
-    Args:
-        clock: seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self.clock = clock
         self._lock = threading.Lock()
         self._claim_order = ClaimOrder()
@@ -153,7 +149,7 @@ class Backoff:
                 else self._stores.setdefault(aside.store, _Pause())
             )
             pause.found_away(now)
-            self._why = f"compaction {entry.id} of {entry.entity} was given back: {' '.join(str(error).split())}"
+            self._why = f"compaction {entry.id} of {entry.entity} was given back: {one_line(error)}"
 
     def leave(self, entry: QueueEntry, why: Exception) -> int:
         """
@@ -170,7 +166,7 @@ class Backoff:
             if aside.reason is not reason:
                 aside.reason, aside.since = reason, now
             if not self.in_a_row:
-                self._why = f"compaction {entry.id} of {entry.entity} waits: {' '.join(str(why).split())}"
+                self._why = f"compaction {entry.id} of {entry.entity} waits: {one_line(why)}"
             return aside.times
 
     def left_for(self, entry: QueueEntry, reason: Reason) -> float:
@@ -202,7 +198,7 @@ class Backoff:
         with self._lock:
             if first := self._spark.found_away(self.clock()):
                 self.in_a_row += 1
-                self._why = " ".join(str(error).split())
+                self._why = one_line(error)
             return first
 
     def look(self, pool: str | None, see: See) -> int | None:

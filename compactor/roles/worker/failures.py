@@ -142,68 +142,36 @@ class Failures:
         with self._lock:
             self._suspected = (*self._suspected, entry.id)[-_KEPT:]
 
-        def noted(data: dict[str, Any]) -> dict[str, Any]:
-            others = {
-                name: said
-                for name, said in _mapping(data, "suspects").items()
-                if name != str(entry.id) and name.isdecimal() and self._waits(int(name))
-            }
-            return {
-                **data,
-                "suspects": dict([*others.items(), (str(entry.id), one_line(why)[:_WHY_LENGTH])][-_KEPT:]),
-            }
-
-        self._note(entry, noted)
+        self._note(entry, "suspects", one_line(why)[:_WHY_LENGTH])
 
     def waits(self, entry: QueueEntry, reason: str, why: str) -> None:
         """Store what this entry waits for. Never raises, and doesn't store it later: the next try does."""
-
-        def noted(data: dict[str, Any]) -> dict[str, Any]:
-            others = {
-                name: facts
-                for name, facts in _mapping(data, "waits").items()
-                if name != str(entry.id) and name.isdecimal() and self._waits(int(name))
-            }
-            return {
-                **data,
-                "waits": dict(
-                    [
-                        *others.items(),
-                        (str(entry.id), {"reason": reason, "why": one_line(why)[:_BECAUSE_LENGTH]}),
-                    ][-_KEPT:]
-                ),
-            }
-
-        self._note(entry, noted)
+        self._note(entry, "waits", {"reason": reason, "why": one_line(why)[:_BECAUSE_LENGTH]})
 
     def waits_no_more(self, entry: QueueEntry) -> None:
         """Remove what this entry waited for: it was tried and ended otherwise. Never raises."""
-
-        def noted(data: dict[str, Any]) -> dict[str, Any]:
-            return {
-                **data,
-                "waits": {name: facts for name, facts in _mapping(data, "waits").items() if name != str(entry.id)},
-            }
-
         try:
             if str(entry.id) not in _mapping(self._read(), "waits"):
                 return
         except CompactorError:
             return
-        self._note(entry, noted)
+        self._note(entry, "waits", None)
 
-    def _note(self, entry: QueueEntry, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def _note(self, entry: QueueEntry, key: str, facts: object | None) -> None:
+        """Store the facts as the newest of this key, without those of entries that have left the queue; None: no facts."""
+        own = str(entry.id)
+
+        def noted(data: dict[str, Any]) -> dict[str, Any]:
+            others = {name: theirs for name, theirs in _mapping(data, key).items() if name != own}
+            if facts is None:
+                return {**data, key: others}
+            waiting = [one for one in others.items() if one[0].isdecimal() and self._waits(int(one[0]))]
+            return {**data, key: dict([*waiting, (own, facts)][-_KEPT:])}
+
         try:
-            self._coordinator().update(KEY, change)
+            self._coordinator().update(KEY, noted)
         except CompactorError as error:
             _log.debug("failures.not_stored", id=entry.id, error=str(error))
-
-    def told(self) -> dict[int, StoredFailure]:
-        """What is stored, by entry; empty if it can't be read."""
-        try:
-            return told(self._read())
-        except CompactorError:
-            return {}
 
     def times(self, entry: QueueEntry) -> int:
         """How many claims of this entry failed; 0 if that can't be read."""

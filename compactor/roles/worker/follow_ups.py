@@ -8,7 +8,6 @@ part queues the follow-up at once. The Housekeeper finds the follow-ups of parts
 """
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 from compactor.errors import CompactorError, OutcomeUnknownError, RetryableError, UnreachableError
@@ -16,6 +15,7 @@ from compactor.log import get_logger
 from compactor.metastore.compaction_queue.follow_ups import FollowUp
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.planning.document import PlanParts
+from compactor.roles.cycle import Clock
 
 _log = get_logger(__name__)
 _HISTORY_SECONDS: Final = 600.0
@@ -32,14 +32,9 @@ def follow_up_of(parts: PlanParts | None) -> FollowUp | None:
 
 
 class FollowUps:
-    """
-    The entries that may have a follow-up, as far as one thread knows of them.
+    """The entries that may have a follow-up, as far as one thread knows of them."""
 
-    Args:
-        clock: seconds.
-    """
-
-    def __init__(self, queue: Queue, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, queue: Queue, clock: Clock = time.monotonic) -> None:
         self._queue = queue
         self._clock = clock
         self._after: set[int] = set()

@@ -11,8 +11,6 @@ Source: docs/compaction.md; Hive's Worker, AcidCompactionService.
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from compactor.errors import CompactorError, OwnershipLostError, UnreachableError
 from compactor.log import get_logger
@@ -28,7 +26,7 @@ _RETRY_SECONDS = 5.0
 
 class Heartbeat:
     """
-    Renews while inside the `with` block.
+    Renews from `start` to `stop`.
 
     Args:
         beat: renews once; raises OwnershipLostError when there is nothing left to renew.
@@ -54,14 +52,8 @@ class Heartbeat:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"heartbeat of {what}", daemon=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """Begin no further renewal; one that is under way may end later and does no harm."""
@@ -147,7 +139,7 @@ class Lease:
         self._heartbeat = Heartbeat(
             self.renew, settings.heartbeat_seconds, settings.txn.timeout_seconds, self._cancellation.cancel, what
         )
-        self._heartbeat.__enter__()
+        self._heartbeat.start()
         self._step(steps.WORKER_LOCKED)
 
     def renew(self) -> None:

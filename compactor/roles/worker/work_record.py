@@ -7,7 +7,6 @@ commit. A failure is one line in the log.
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +18,7 @@ from compactor.metastore.compaction_queue.work import SHARE_STEP, Work, WorkTabl
 from compactor.metastore.model import QueueEntry
 from compactor.planning.document import CompactionPlan
 from compactor.roles import steps
+from compactor.roles.cycle import Clock
 
 _log = get_logger(__name__)
 _AGAIN_SECONDS: Final = 10.0
@@ -60,12 +60,9 @@ class WorkRecord:
 
     Args:
         entry: claimed by `worker_id` just now.
-        clock: monotonic, in seconds.
     """
 
-    def __init__(
-        self, records: WorkRecords, entry: QueueEntry, worker_id: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, records: WorkRecords, entry: QueueEntry, worker_id: str, clock: Clock = time.monotonic) -> None:
         self._records = records
         self._entry = entry
         self._worker_id = worker_id

@@ -12,22 +12,17 @@ import time
 from typing import Final
 
 from compactor.control import Denial, Judge, Subject
-from compactor.errors import (
-    CompactorError,
-    OwnershipLostError,
-    RefusedError,
-    UnreachableError,
-    VerificationError,
-)
+from compactor.errors import CompactorError, OwnershipLostError, RefusedError, UnreachableError, VerificationError
 from compactor.log import get_logger
 from compactor.metastore.compaction_queue.queue import asked_to_stop
 from compactor.metastore.model import QueueEntry, QueueState
 from compactor.metrics import version
+from compactor.planning.included import OnlyCleaning
 from compactor.roles import steps
 from compactor.roles.cycle import Cycle, Phrase
 from compactor.roles.pauses import HeldError, require_still, subject_of
 from compactor.roles.services import Services, about_entity
-from compactor.roles.worker.attempt import Attempt, Compacted, LeftToCleaner
+from compactor.roles.worker.attempt import Attempt, Compacted
 from compactor.roles.worker.cancellation import Cancellation, CancelRequestedError
 from compactor.roles.worker.failures import ATTEMPTS
 from compactor.roles.worker.follow_ups import FollowUps
@@ -121,8 +116,7 @@ class Worker:
         services, ours = self._services, self._rollbacks.entries
         gate = None if judge.free else judge.gate()
         found = services.backoff.look(
-            pool,
-            lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate),
+            pool, lambda without, among: services.queue.claimable(pool, without=without | ours, among=among, gate=gate)
         )
         return found is not None
 
@@ -214,12 +208,12 @@ class Worker:
         services.metrics.job_duration.labels(entry.kind.value).observe(time.monotonic() - began)
         return Phrase(self._done(entry, result))
 
-    def _done(self, entry: QueueEntry, result: Compacted | LeftToCleaner) -> str:
+    def _done(self, entry: QueueEntry, result: Compacted | OnlyCleaning) -> str:
         metrics = self._services.metrics
         self._services.backoff.ended(entry, compacted=isinstance(result, Compacted))
-        if isinstance(result, LeftToCleaner):
+        if isinstance(result, OnlyCleaning):
             metrics.jobs.labels(entry.kind.value, "cleaning-only").inc()
-            return f"{_name(entry)}: not enough to compact, but {result.work}: left to the Cleaner"
+            return f"{_name(entry)}: not enough to compact, but {result.sentence}: left to the Cleaner"
         metrics.jobs.labels(entry.kind.value, "compacted").inc()
         published, staged, plan = result.published, result.published.staged, result.published.staged.plan
         metrics.copied_bytes.inc(staged.copied_bytes)

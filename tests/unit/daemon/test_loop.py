@@ -192,7 +192,7 @@ def test_what_a_role_did_reaches_its_own_loop(world, name):
     """Each role that may be at it for long tells the loop it runs in, and no other."""
     compacted(world)
     world.settle_time()
-    loops = make_loops(world.services, world.services.metrics, Board(), lambda: None).loops
+    loops = make_loops(world.services, world.services.metrics, Board(), lambda: None)[0]
     for loop in loops.values():
         loop._progress._at = 0.0
     loops[name]._run_once()

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from compactor.cli.views import inspection
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.roles import steps
 from compactor.settings import ReaderSettings
+from compactor.status.partition import look
 from tests.demo import show
 from tests.demo.__main__ import command
 from tests.demo.measure import measure, places
@@ -403,7 +403,7 @@ def test_everything_in_the_sample_is_due(tmp_path):
     with Database(url, read_only=True) as opened:
         where = places(opened, "shop")
         assert set(show._due(opened, show._write_config(tmp_path, url), where)) == {place.entity for place in where}
-        assert inspection.look(opened, where[-1].found.table, ReaderSettings()).open
+        assert look(opened, where[-1].found.table, ReaderSettings()).open
 
 
 def test_the_demo_needs_nothing_of_the_tests():

@@ -188,7 +188,10 @@ def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa:
     entity, session = Entity("db", "t", place.partition), Stub(table, partition, layout, places)
     arguments = {"target": str(entity), "partition": None, "kind": kind.value, "properties": {}}
 
-    asked = reason_of(lambda: enqueue.callback.__wrapped__(session, pool=None, wait=False, timeout=None, **arguments))
+    of_many = {"where": None, "worst": None, "yes": False}
+    asked = reason_of(
+        lambda: enqueue.callback.__wrapped__(session, pool=None, wait=False, timeout=None, **of_many, **arguments)
+    )
     planned = reason_of(lambda: plan.callback.__wrapped__(session, **arguments))
     services = SimpleNamespace(catalog=session.catalog, layout=layout, places=places)
     worked = reason_of(lambda: look_up(services, QueueEntry(1, entity, kind, QueueState.WORKING)))
@@ -198,7 +201,7 @@ def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa:
     rules = TableRules.of(table, Thresholds(), layout)
     initiated = judged(rules.skip(candidate, skip) or linked(places))
     state = resolve(Listing((), ()), CompactorWriteIdList("db.t", 0), None, layout)
-    moment = SimpleNamespace(layout=layout, now_ms=0, oldest_open_ms=None)
+    moment = SimpleNamespace(snapshot=SimpleNamespace(layout=layout), now_ms=0, oldest_open_ms=None)
     found = Found(table, partition)
     explained = judged(
         judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, [found], layout)[0])

@@ -84,7 +84,7 @@ def test_running_ones_are_finished(tables):
 
     def late():
         pause(world)
-        Pauses(world.services, [worker], lambda: None).run_once()
+        Pauses(world.services, [worker.hold], lambda: None).run_once()
 
     world.at_step[steps.WORKER_PLANNED] = late
     assert "of db.t: published" in worker.run_once().sentence
@@ -105,7 +105,7 @@ def test_cancelled_by_a_pause_it_goes_back_into_the_queue(tables, step):
     def now():
         world.at_step.clear()
         pause(world, "table:db.t", cancel=True)
-        Pauses(world.services, [worker], lambda: None).run_once()
+        Pauses(world.services, [worker.hold], lambda: None).run_once()
 
     world.at_step[step] = now
     assert "of db.t: given back: paused: table db.t is paused" in worker.run_once().sentence

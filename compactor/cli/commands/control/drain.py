@@ -52,11 +52,7 @@ def drain(session: Session, *, host: str, reason: str, undo: bool) -> int:
     running = sum(owner is not None and owner.host == host for owner in owners)
     if running and not undo:
         session.output.say(f"host {host} is still working on {running}; `compactor queue --state working` shows them")
-    record = {
-        **drain_record(before if undo and before else made),
-        "drained": not undo,
-        "running": running,
-    }
+    record = {**drain_record(before if undo and before else made), "drained": not undo, "running": running}
     session.output.show(View(control_records.COLUMNS, [record], document=record))
     return Code.DONE
 

@@ -14,25 +14,10 @@ COLUMNS = (
     OutputColumn("pid", "PID", right=True),
     OutputColumn("version", "VERSION"),
     OutputColumn("state", "STATE"),
-    OutputColumn(
-        "leads",
-        "LEADS",
-        show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value),
-        folds=12,
-    ),
-    OutputColumn(
-        "stands_by",
-        "STANDS BY",
-        show=lambda value: ", ".join(map(str, value)) if isinstance(value, list) else str(value),
-        folds=12,
-    ),
+    OutputColumn("leads", "LEADS", show=units.joined(", "), folds=12),
+    OutputColumn("stands_by", "STANDS BY", show=units.joined(", "), folds=12),
     OutputColumn("heartbeat_age_ms", "HEARTBEAT", right=True, show=units.milliseconds),
-    OutputColumn(
-        "busy",
-        "DOING",
-        show=lambda value: "; ".join(map(str, value)) if isinstance(value, list) else str(value),
-        folds=24,
-    ),
+    OutputColumn("busy", "DOING", show=units.joined("; "), folds=24),
     OutputColumn("instance", "INSTANCE", people=False),
     OutputColumn("not_led", "NOT LED", people=False),
 )

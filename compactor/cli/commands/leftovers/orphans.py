@@ -19,9 +19,9 @@ COLUMNS = (
     OutputColumn("kind", "OF"),
     OutputColumn("bytes", "BYTES", right=True, show=units.number),
     OutputColumn("age_ms", "AGE", right=True, show=lambda value: duration(int(str(value)))),
-    OutputColumn("proven", "PROVEN", show=lambda value: "yes" if value else "no"),
+    OutputColumn("proven", "PROVEN", show=units.yes_or_no),
     OutputColumn("why", "WHY", folds=24),
-    OutputColumn("removed", "REMOVED", show=lambda value: "yes" if value else "no"),
+    OutputColumn("removed", "REMOVED", show=units.yes_or_no),
 )
 _MUTEX_SECONDS = 30.0
 _EVERY = 500
@@ -52,8 +52,21 @@ def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes
         raise UsageError("--yes is for --remove")
     older_than_ms = control_records.length_ms(older_than, "--older-than")
     services = Services.over(session.database(write=yes), session.settings)
+    found = _found(session, _places(services, chosen(session, target, None), only_quarantine=quarantine))
+    due = [(place, orphan) for place, orphan in found if orphan.is_due(older_than_ms)]
+    size = sum(orphan.bytes for _, orphan in due)
+    what = f"{plural(len(due), 'directory', 'directories')} ({plural(size, 'byte')}) proven and old enough"
+    removed = _remove(session, services, due, older_than_ms, what) if yes and due else set[str]()
+    footer = f"{len(removed):,} of {what} removed" if yes else f"{what}: --remove --yes removes them"
+    records = [_record(orphan, orphan.path in removed) for _, orphan in found]
+    session.output.show(View(COLUMNS, records, empty="nothing is left over", footer=footer if due else ""))
+    if yes:
+        return Code.NOTHING_TO_DO if not due else Code.DONE if len(removed) == len(due) else Code.FAILED
+    return Code.DONE if found else Code.NOTHING_TO_DO
+
+
+def _found(session: Session, places: list[Leftovers]) -> list[tuple[Leftovers, Orphan]]:
     found: list[tuple[Leftovers, Orphan]] = []
-    places = _places(services, chosen(session, target, None), only_quarantine=quarantine)
     with session.output.busy(f"looking into {plural(len(places), 'directory', 'directories')}") as tell:
         for number, place in enumerate(places):
             if number and number % _EVERY == 0:
@@ -62,34 +75,37 @@ def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes
                 found += [(place, orphan) for orphan in place.find()]
             except CompactorError as error:
                 session.output.say(f"{place.location}: {error}")
-    due = [(place, orphan) for place, orphan in found if orphan.is_due(older_than_ms)]
-    size = sum(orphan.bytes for _, orphan in due)
-    what = f"{plural(len(due), 'directory', 'directories')} ({plural(size, 'byte')}) proven and old enough"
+    return found
+
+
+def _remove(
+    session: Session, services: Services, due: list[tuple[Leftovers, Orphan]], older_than_ms: int, what: str
+) -> set[str]:
+    """
+    Remove what is still due, as the holder of the Cleaner's mutex; returns the paths that are gone.
+
+    Args:
+        what: all of it, in words.
+    """
     removed: set[str] = set()
-    if yes and due:
-        with (
-            services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS) as mutex,
-            session.output.busy(f"removing {what}") as tell,
-        ):
-            try:
-                for number, (place, orphan) in enumerate(due):
-                    if number and number % _EVERY == 0:
-                        tell(f"{len(removed):,} of {what} removed")
-                    mutex.check()
-                    try:
-                        if place.remove(orphan, older_than_ms):
-                            removed.add(orphan.path)
-                    except CompactorError as error:
-                        session.output.say(f"{orphan.path}: {error}")
-            except (KeyboardInterrupt, CompactorError):
-                session.output.say(f"{len(removed):,} of {what} removed")
-                raise
-    footer = f"{len(removed):,} of {what} removed" if yes else f"{what}: --remove --yes removes them"
-    records = [_record(orphan, orphan.path in removed) for _, orphan in found]
-    session.output.show(View(COLUMNS, records, empty="nothing is left over", footer=footer if due else ""))
-    if yes:
-        return Code.NOTHING_TO_DO if not due else Code.DONE if len(removed) == len(due) else Code.FAILED
-    return Code.DONE if found else Code.NOTHING_TO_DO
+    with (
+        services.database.mutex("Cleaner", wait_seconds=_MUTEX_SECONDS) as mutex,
+        session.output.busy(f"removing {what}") as tell,
+    ):
+        try:
+            for number, (place, orphan) in enumerate(due):
+                if number and number % _EVERY == 0:
+                    tell(f"{len(removed):,} of {what} removed")
+                mutex.check()
+                try:
+                    if place.remove(orphan, older_than_ms):
+                        removed.add(orphan.path)
+                except CompactorError as error:
+                    session.output.say(f"{orphan.path}: {error}")
+        except (KeyboardInterrupt, CompactorError):
+            session.output.say(f"{len(removed):,} of {what} removed")
+            raise
+    return removed
 
 
 def _places(services: Services, found: list[Found], *, only_quarantine: bool) -> list[Leftovers]:

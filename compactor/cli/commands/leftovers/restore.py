@@ -1,7 +1,5 @@
 """`compactor restore`: shows what is in quarantine, and undoes a compaction from it."""
 
-from dataclasses import dataclass
-
 import click
 
 from compactor.cli import completing, control_records, units
@@ -30,20 +28,14 @@ COLUMNS = (
         "directories", "DIRECTORIES", right=True, show=lambda value: str(len(value)) if isinstance(value, list) else ""
     ),
     OutputColumn("bytes", "BYTES", right=True, show=units.number),
-    OutputColumn("restorable", "RESTORABLE", show=lambda value: "yes" if value else "no"),
+    OutputColumn("restorable", "RESTORABLE", show=units.yes_or_no),
     OutputColumn("why_not", "WHY NOT", folds=24),
     OutputColumn("name", "NAME", less=1),
 )
 _NAMED = 3
 """So many directories are named to people."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """A quarantine directory, and why it can't be restored; None: it can."""
-
-    kept: Kept
-    refusal: RefusedError | None
+_Standing = tuple[Kept, RefusedError | None]
+"""A quarantine directory, and why it can't be restored; None: it can."""
 
 
 @click.command(cls=Command)
@@ -72,17 +64,17 @@ def restore(session: Session, *, target: str, partition: str | None, entry: int 
     for done in work.settle() if yes else ():
         if entry in {None, done.entry}:
             return _undone(session, services, found, done, done.directories[0].name)
-    standings = [_Standing(kept, _refusal(work, kept)) for kept in work.kept() if _is_of(kept, entry)]
+    standings = [(kept, _refusal(work, kept)) for kept in work.kept() if _is_of(kept, entry)]
     if not yes:
         now_ms = services.now_ms()
-        records = [_record(one, now_ms) for one in standings]
+        records = [_record(*one, now_ms) for one in standings]
         session.output.show(View(COLUMNS, records, empty=_nothing(str(found.entity), entry)))
         return Code.DONE if records else Code.NOTHING_TO_DO
-    chosen = _chosen(standings, str(found.entity), entry)
-    if chosen.refusal is not None:
-        raise chosen.refusal
+    chosen, refusal = _chosen(standings, str(found.entity), entry)
+    if refusal is not None:
+        raise refusal
     with session.output.busy(f"{found.entity}: comparing rows"):
-        undo = work.run(chosen.kept)
+        undo = work.run(chosen)
     return _undone(session, services, found, undo.manifest, undo.away)
 
 
@@ -140,10 +132,10 @@ def _chosen(standings: list[_Standing], what: str, entry: int | None) -> _Standi
     """
     if not standings:
         raise RefusedError(Reason.NOT_RESTORABLE, _nothing(what, entry))
-    possible = [one for one in standings if one.refusal is None]
+    possible = [one for one in standings if one[1] is None]
     if len(possible) > 1:
         raise UsageError(f"{plural(len(possible), 'compaction')} of {what} can be undone: name one with --entry")
-    of_compactions = [one for one in standings if one.kept.manifest is not None and one.kept.manifest.result]
+    of_compactions = [one for one in standings if one[0].manifest is not None and one[0].manifest.result]
     return possible[0] if possible else (of_compactions or standings)[-1]
 
 
@@ -152,12 +144,12 @@ def _nothing(what: str, entry: int | None) -> str:
     return f"nothing{of} of {what} is in quarantine"
 
 
-def _record(one: _Standing, now_ms: int) -> Record:
-    manifest = one.kept.manifest
+def _record(kept: Kept, refusal: RefusedError | None, now_ms: int) -> Record:
+    manifest = kept.manifest
     record: dict[str, object] = {
-        "name": one.kept.name,
-        "restorable": one.refusal is None,
-        "why_not": None if one.refusal is None else str(one.refusal),
+        "name": kept.name,
+        "restorable": refusal is None,
+        "why_not": None if refusal is None else str(refusal),
     }
     if manifest is not None:
         record |= {

@@ -25,8 +25,9 @@ from compactor.cli.views.drawing import COLUMNS, picture
 from compactor.cli.views.plan_view import cost, effect, headline
 from compactor.errors import RefusedError
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.clean.may_clean import ReadyEntry
 from compactor.metastore.compaction_queue.urgency import reason_of
-from compactor.metastore.model import QueueState
+from compactor.metastore.model import QueueEntry, QueueState
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
@@ -139,62 +140,80 @@ def _compaction_record(plan: CompactionPlan | RefusedError, warnings: list[str])
 
 
 def _picture(inspection: Inspection, plan: CompactionPlan | RefusedError, *, fold: bool) -> RenderableType:
-    found, verdict, wait = inspection.found, inspection.verdict, inspection.wait
+    found, wait = inspection.found, inspection.wait
     parts: list[RenderableType] = [
         picture(str(found.entity), inspection.items, fold=fold),
         Text(found.location, style="dim"),
         Text(),
+        *_verdict_lines(inspection, plan),
+        *(Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)),
     ]
-    refused = plan if isinstance(plan, RefusedError) else None
-    sends_cleaner = isinstance(plan, OnlyCleaningError)
-    one_answer = (
-        refused is not None and not sends_cleaner and isinstance(verdict, Skip) and verdict.reason is refused.reason
-    )
-    parts.append(_verdict_line(verdict, and_refused=one_answer))
-    writers = inspection.moment.open_writers()
-    parts += [
-        Text(f"  {sentence}; nothing at or above it can be compacted yet", style="yellow") for sentence in writers[:1]
-    ]
-    parts += [Text(f"  {finding}", style="yellow") for finding in verdict.findings]
-    if not isinstance(plan, RefusedError):
-        parts += [Text(headline(plan)), Text(f"  {cost(plan)}", style="dim"), Text(f"  {effect(plan)}", style="dim")]
-    elif isinstance(plan, OnlyCleaningError):
-        parts.append(Text(f"a compaction now would join nothing, and send the Cleaner: {plan.left.sentence}"))
-    elif not one_answer:
-        parts.append(Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}"))
-    parts += [Text(f"  warning: {warning}", style="yellow") for warning in _warnings(found, plan)]
     if wait is not None:
         parts.append(Text(f"none may begin now ({wait.reason}): {wait.sentence}", style="yellow"))
     for entry, shown in zip(inspection.queue, inspection.queued, strict=True):
-        parts.append(
-            Text(
-                f"{entry.kind.value} compaction {entry.id} is {entry.state.value}"
-                + (f" by {entry.worker_id}" if entry.worker_id else "")
-            )
-        )
-        if entry.kind is CompactionKind.ABORT_CLEANUP and entry.error_message:  # nothing else tells what it waits for
-            parts.append(Text(f"  {entry.error_message}", style="yellow"))
-        if entry.state is QueueState.INITIATED and (urgent := reason_of(entry)) is not None:
-            parts.append(Text(f"  {urgent}", style="dim"))
-        parts += [
-            Text(f"  {sentence}", style="yellow")
-            for sentence in _troubles(shown, said=None if wait is None else wait.reason)
-        ]
+        parts += _queue_lines(entry, shown, said=None if wait is None else wait.reason)
     for ready in inspection.cleaning:
-        if ready.blockers:
-            ends = not _ENDS.isdisjoint(blocker.reason for blocker in ready.blockers)
-            how = "will end without removing anything" if ends else "waits"
-            parts.append(Text(f"cleaning after compaction {ready.entry.id} {how}:"))
-            parts += [
-                Text(f"  {blocker.sentence} ({blocker.reason.value})", style="yellow") for blocker in ready.blockers
-            ]
-        else:
-            parts.append(Text(f"nothing holds back cleaning after compaction {ready.entry.id}"))
+        parts += _cleaning_lines(ready)
     if (known := inspection.why_known()) is not None:
         parts.append(Text(known, style="dim"))
     for last in inspection.ended[:1]:
         parts.append(Text(_last(last), style="dim"))
     return Group(*parts)
+
+
+def _verdict_lines(inspection: Inspection, plan: CompactionPlan | RefusedError) -> Iterator[Text]:
+    """Whether it is due, and what a compaction now would come to; once where both have the same reason."""
+    verdict = inspection.verdict
+    one_answer = (
+        isinstance(plan, RefusedError)
+        and not isinstance(plan, OnlyCleaningError)
+        and isinstance(verdict, Skip)
+        and verdict.reason is plan.reason
+    )
+    yield _verdict_line(verdict, and_refused=one_answer)
+    for sentence in inspection.moment.open_writers()[:1]:
+        yield Text(f"  {sentence}; nothing at or above it can be compacted yet", style="yellow")
+    for finding in verdict.findings:
+        yield Text(f"  {finding}", style="yellow")
+    match plan:
+        case OnlyCleaningError():
+            yield Text(f"a compaction now would join nothing, and send the Cleaner: {plan.left.sentence}")
+        case RefusedError() if not one_answer:
+            yield Text(f"a compaction now would be refused ({plan.reason.value}): {plan.message}")
+        case CompactionPlan():
+            yield Text(headline(plan))
+            yield Text(f"  {cost(plan)}", style="dim")
+            yield Text(f"  {effect(plan)}", style="dim")
+
+
+def _queue_lines(entry: QueueEntry, record: Record, *, said: str | None) -> Iterator[Text]:
+    """
+    An entry of the queue, its failures and what it waits for.
+
+    Args:
+        said: the reason of waiting that was told before.
+    """
+    by = f" by {entry.worker_id}" if entry.worker_id else ""
+    yield Text(f"{entry.kind.value} compaction {entry.id} is {entry.state.value}{by}")
+    if entry.kind is CompactionKind.ABORT_CLEANUP and entry.error_message:  # nothing else tells what it waits for
+        yield Text(f"  {entry.error_message}", style="yellow")
+    if entry.state is QueueState.INITIATED and (urgent := reason_of(entry)) is not None:
+        yield Text(f"  {urgent}", style="dim")
+    if record["broke_down"]:
+        yield Text(f"  {record['broke_down']}", style="yellow")
+    if record["waits"] not in (None, said):
+        yield Text(f"  waits ({record['waits']}): {record['waits_because']}", style="yellow")
+
+
+def _cleaning_lines(ready: ReadyEntry) -> Iterator[Text]:
+    if not ready.blockers:
+        yield Text(f"nothing holds back cleaning after compaction {ready.entry.id}")
+        return
+    ends = not _ENDS.isdisjoint(blocker.reason for blocker in ready.blockers)
+    how = "will end without removing anything" if ends else "waits"
+    yield Text(f"cleaning after compaction {ready.entry.id} {how}:")
+    for blocker in ready.blockers:
+        yield Text(f"  {blocker.sentence} ({blocker.reason.value})", style="yellow")
 
 
 def _last(ended: Record) -> str:
@@ -203,14 +222,6 @@ def _last(ended: Record) -> str:
     restored = told_undone(ended)
     message += f"; undone {restored}" if restored else ""
     return f"last: {ended['kind']} compaction {ended['id']} {ended['state']} {units.clock(ended['ended'])}{message}"
-
-
-def _troubles(record: Record, *, said: str | None) -> Iterator[str]:
-    """Sentences about an entry's failures and about what the entry waits for, unless that reason was said before."""
-    if record["broke_down"]:
-        yield str(record["broke_down"])
-    if record["waits"] not in (None, said):
-        yield f"waits ({record['waits']}): {record['waits_because']}"
 
 
 def _verdict_line(verdict: Pick | Skip, *, and_refused: bool) -> Text:

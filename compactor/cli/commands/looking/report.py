@@ -26,10 +26,7 @@ from compactor.cli.views.survey import SMALL_FILE, Survey, Surveyed, listed, wor
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
-from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick
-from compactor.status.items import Totals
-from compactor.status.partition import Found
 from compactor.words import instant, plural
 
 WORST_COLUMNS = (
@@ -72,9 +69,9 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
         surveyed = Survey(session, among, listed(tell, len(among))).judged()
         first = worst(surveyed, _WORST)
         records = []
-        for found, pick in first:
-            tell(f"planning {found.entity}")
-            records.append(_worst_record(session, found, pick, surveyed))
+        for one, pick in first:
+            tell(f"planning {one.found.entity}")
+            records.append(_worst_record(session, one, pick))
     document = {"target": target, **_summary(session, surveyed), "worst": records}
     if page is not None:
         beside = page.with_name(f".{page.name}.new")
@@ -117,29 +114,27 @@ def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object
     }
 
 
-def _worst_record(session: Session, found: Found, pick: Pick, surveyed: Sequence[Surveyed]) -> Record:
-    read = next((one.read for one in surveyed if one.found is found), Totals(0, 0, 0))
+def _worst_record(session: Session, one: Surveyed, pick: Pick) -> Record:
     record: dict[str, object] = {
-        "entity": str(found.entity),
+        "entity": str(one.found.entity),
         "kind": pick.kind.value,
         "score": pick.score,
-        "files": read.files,
-        "bytes": read.bytes,
+        "files": one.read.files,
+        "bytes": one.read.bytes,
         "reason": pick.reason.value,
         "explanation": pick.explanation,
+        "refused": None,
+        **dict.fromkeys(("files_after", "copied_bytes", "recoded_bytes", "seconds")),
     }
     try:
-        plan: CompactionPlan | None = make_plan(session, found, pick.kind)
-        record["refused"] = None
+        predicted = make_plan(session, one.found, pick.kind).prediction
     except CompactorError as error:
-        plan, record["refused"] = None, str(error)
-    predicted = plan.prediction if plan is not None else None
-    return {
-        **record,
-        "files_after": predicted.files_after if predicted else None,
-        "copied_bytes": predicted.copied if predicted else None,
-        "recoded_bytes": predicted.recoded + predicted.cut if predicted else None,
-        "seconds": predicted.seconds if predicted else None,
+        return record | {"refused": str(error)}
+    return record | {
+        "files_after": predicted.files_after,
+        "copied_bytes": predicted.copied,
+        "recoded_bytes": predicted.recoded + predicted.cut,
+        "seconds": predicted.seconds,
     }
 
 

@@ -5,7 +5,6 @@ It only looks, and needs no daemon.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -47,24 +46,19 @@ SIMULATED_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    key: str
-    value: str
-
-
-def _changes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[_Change, ...]:
-    found: list[_Change] = []
+def _changes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """The thresholds to try, by their names in the settings."""
+    found: dict[str, str] = {}
     for value in values:
         key, equals, text = value.partition("=")
         name = key.strip().removeprefix(_KEY)
         if not equals or name not in ThresholdSettings.model_fields:
             known = ", ".join(f"{_KEY}{field}" for field in ThresholdSettings.model_fields)
             raise click.BadParameter(f"{value!r} isn't KEY=VALUE with one of {known}")
-        if any(name == one.key for one in found):
+        if name in found:
             raise click.BadParameter(f"{name} is given twice")
-        found.append(_Change(name, text.strip()))
-    return tuple(found)
+        found[name] = text.strip()
+    return found
 
 
 @click.command(cls=Command)
@@ -73,7 +67,7 @@ def _changes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
     "--set", "changes", multiple=True, required=True, callback=_changes, metavar="KEY=VALUE", help="A threshold to try."
 )
 @pass_session
-def simulate(session: Session, *, target: str, changes: tuple[_Change, ...]) -> None:
+def simulate(session: Session, *, target: str, changes: dict[str, str]) -> None:
     """
     Show what other thresholds would queue now.
 
@@ -81,16 +75,15 @@ def simulate(session: Session, *, target: str, changes: tuple[_Change, ...]) -> 
     """
     now = session.settings.initiator.thresholds
     try:
-        other = ThresholdSettings(**(now.model_dump() | {one.key: one.value for one in changes}))
+        other = ThresholdSettings(**(now.model_dump() | changes))
     except ValueError:
-        raise UsageError(
-            f"--set: {', '.join(f'{one.key}={one.value}' for one in changes)}: not a number, or one that the threshold may not have"
-        ) from None
+        given = ", ".join(f"{key}={value}" for key, value in changes.items())
+        raise UsageError(f"--set: {given}: not a number, or one that the threshold may not have") from None
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:
         survey = Survey(session, among, listed(tell, len(among)))
     before, after = survey.judged(), survey.judged(thresholds_from(other))
-    said = ", ".join(f"{one.key} {one.value}" for one in changes)
+    said = ", ".join(f"{key} {value}" for key, value in changes.items())
     known = _paces(session)
     records = [_simulated("as they are", before, before, known), _simulated(said, after, before, known)]
     kinds = (CompactionKind.MAJOR, CompactionKind.MINOR)

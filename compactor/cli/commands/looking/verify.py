@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from compactor.acid.columns import ColumnRule, column_rule
-from compactor.acid.write_ids import ValidWriteIdList
+from compactor.acid.columns import column_rule
 from compactor.cli import units
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
@@ -18,14 +17,14 @@ from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.engine.comparing import Differences, compare
 from compactor.engine.digest_note import Note
-from compactor.engine.reading import PartitionReading, ReadSnapshot, highest_write_id
+from compactor.engine.reading import PartitionReading, highest_write_id
+from compactor.engine.request import spec_of
 from compactor.errors import RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.orc.digests.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
-from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
-from compactor.status.partition import Found, look
+from compactor.status.partition import look
 from compactor.storage.location import split
 from compactor.storage.registry import storage_for
 from compactor.words import plural
@@ -37,9 +36,8 @@ COLUMNS = (
     OutputColumn("different", "DIFFERENT ROWS", right=True, show=units.number),
     OutputColumn("first", "FIRST"),
 )
-
-
 CHECKSUMS = "checksums"
+_KEYS = "ROW__ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +90,11 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
     database = session.database()
     session.settings  # noqa: B018 - stores are configured by it
     found = find(Catalog(database), parse_target(target, partition))
-    moment = look(database, found.table, session.settings.readers)
-    snapshot = ReadSnapshot(moment.layout, moment.write_ids, moment.txns)
+    snapshot = look(database, found.table, session.settings.readers).snapshot
     if against is not None:
-        snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, moment.layout))
-    spec = _spec(found, column_rule(session.settings.readers.orc_columns, moment.layout, found.table.reader_parameters))
+        snapshot = snapshot.up_to(highest_write_id(storage_for(against), against, snapshot.layout))
+    rule = column_rule(session.settings.readers.orc_columns, snapshot.layout, found.table.reader_parameters)
+    spec = spec_of(found.entity, found.table, rule)
     try:
         with PartitionReading(storage_for(found.location), found.location, spec, snapshot) as here:
             proofs = [_proof(here, *noted) for noted in here.notes()]
@@ -111,22 +109,19 @@ def verify(session: Session, *, target: str, partition: str | None, against: str
             raise
         reach = f"both are read up to write id {snapshot.write_ids.high_watermark}, the highest in the names of {against}, and a base holds more"
         raise RefusedError(refusal.reason, f"{found.entity} can't be compared: {reach}; {refusal.message}") from None
-    session.output.show(_view(found, snapshot.write_ids, records, digest, against, other, apart, proofs))
+    document = {
+        "table": str(found.entity),
+        "location": found.location,
+        "write_id": snapshot.write_ids.high_watermark,
+        "rows": digest.rows,
+        "columns": records,
+        "files": [proof.record() for proof in proofs],
+        "against": _compared(against, digest, other, apart),
+    }
+    session.output.show(View(COLUMNS if against is not None else COLUMNS[:2], records, document))
     for sentence in _sentences(proofs, digest, other, apart):
         session.output.say(sentence)
     return Code.FAILED if other not in {None, digest} or any(proof.wrong for proof in proofs) else Code.DONE
-
-
-def _spec(found: Found, rule: ColumnRule) -> TableSpec:
-    columns = tuple((column.name, column.type) for column in found.table.columns)
-    return TableSpec(
-        str(found.entity),
-        columns,
-        rule,
-        insert_only=found.table.insert_only,
-        buckets=found.table.buckets,
-        parameters=dict(found.table.parameters),
-    )
 
 
 def _proof(reading: PartitionReading, file: InputFile, note: Note | None, held: Note | None) -> FileProof:
@@ -144,57 +139,32 @@ def _proof(reading: PartitionReading, file: InputFile, note: Note | None, held: 
 
 
 def _records(reading: PartitionReading, digest: Digest, other: Digest | None, apart: Differences) -> list[Record]:
-    names = [("ROW__ID", digest.keys, other.keys if other else 0), *_columns(reading, digest, other)]
+    theirs = other or digest
+    names = (_KEYS, *column_paths(reading.row))
     records: list[Record] = []
-    for name, one, two in names:
-        different = apart.missing + apart.extra if name == "ROW__ID" else apart.columns.get(name, 0)
-        key = apart.first.get("missing", apart.first.get("extra")) if name == "ROW__ID" else apart.first.get(name)
-        compared = (
-            {}
-            if other is None
-            else {"against": f"{two:016x}", "different": different, "first": None if key is None else list(key)}
-        )
-        records.append({"column": name, "digest": f"{one:016x}", **compared})
+    for name, one, two in zip(names, (digest.keys, *digest.columns), (theirs.keys, *theirs.columns), strict=True):
+        if not name:  # the row itself
+            continue
+        record: dict[str, object] = {"column": name, "digest": f"{one:016x}"}
+        if other is not None:
+            different = apart.missing + apart.extra if name == _KEYS else apart.columns.get(name, 0)
+            key = apart.first.get("missing", apart.first.get("extra")) if name == _KEYS else apart.first.get(name)
+            record |= {"against": f"{two:016x}", "different": different, "first": None if key is None else list(key)}
+        records.append(record)
     return records
 
 
-def _columns(reading: PartitionReading, digest: Digest, other: Digest | None) -> list[tuple[str, int, int]]:
-    paths = list(column_paths(reading.row))
-    theirs = other.columns if other else (0,) * len(paths)
-    return [one for one in zip(paths, digest.columns, theirs, strict=True) if one[0]]
-
-
-def _view(  # noqa: PLR0917 - what was found
-    found: Found,
-    write_ids: ValidWriteIdList,
-    records: Sequence[Record],
-    digest: Digest,
-    against: str | None,
-    other: Digest | None,
-    apart: Differences,
-    proofs: Sequence[FileProof],
-) -> View:
-    compared = (
-        None
-        if other is None
-        else {
-            "directory": against,
-            "rows": other.rows,
-            "equal": other == digest,
-            "missing": apart.missing,
-            "extra": apart.extra,
-        }
-    )
-    document = {
-        "table": str(found.entity),
-        "location": found.location,
-        "write_id": write_ids.high_watermark,
-        "rows": digest.rows,
-        "columns": list(records),
-        "files": [proof.record() for proof in proofs],
-        "against": compared,
+def _compared(directory: str | None, digest: Digest, other: Digest | None, apart: Differences) -> Record | None:
+    """How another directory differs; None: there is none."""
+    if other is None:
+        return None
+    return {
+        "directory": directory,
+        "rows": other.rows,
+        "equal": other == digest,
+        "missing": apart.missing,
+        "extra": apart.extra,
     }
-    return View(COLUMNS if against is not None else COLUMNS[:2], records, document)
 
 
 def _sentences(proofs: Sequence[FileProof], digest: Digest, other: Digest | None, apart: Differences) -> list[str]:

@@ -7,7 +7,6 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final
 
 import click
 
@@ -16,6 +15,7 @@ from compactor.cli import completing, control_records, units
 from compactor.cli.naming.filters import METAVAR, places, watch_option, watched
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Session, pass_session
+from compactor.cli.views.survey import LISTED_AT_ONCE
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
@@ -23,7 +23,7 @@ from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, QueueState
-from compactor.status.causes import Causes, Hindrances, put_off, ties
+from compactor.status.causes import Hindrances, cause_records, causes_of, put_off, ties
 from compactor.status.daemons import Daemons
 from compactor.status.partition import CatalogMoment, Found, look
 from compactor.storage.registry import storage_for
@@ -41,7 +41,6 @@ COLUMNS = (
     OutputColumn("remedy", "WHAT ENDS IT", folds=24),
     OutputColumn("ids", "IDS", people=False),
 )
-_LISTED_AT_ONCE: Final = 16
 
 
 @click.command(cls=Command)
@@ -77,12 +76,8 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+@_without_collector()
 def _view(session: Session, target: str | None, measure: int) -> View:
-    with _without_collector():
-        return _told(session, target, measure)
-
-
-def _told(session: Session, target: str | None, measure: int) -> View:
     database = session.database()
     fits = places(session, target)
     now = database.read(database.now_ms)
@@ -95,7 +90,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
     daemons = control_records.daemons(session) if cleaning or waiting or aborted else Daemons()
     hindrances = Hindrances(Catalog(database), daemons, cleaning)
     told = {} if target is None else ties(cleaner, cleaning)
-    causes = Causes.of(hindrances, [*cleaning, *aborted], waiting, daemons, told)
+    held = causes_of(hindrances, [*cleaning, *aborted], waiting, daemons, told)
     removable = dict.fromkeys(ready.entry.entity for ready in cleaning if ready.entry.location is None)
     sizes = _sizes(session, _found(session, removable, measure))
     unmeasured = len(removable.keys() - sizes.keys())
@@ -106,7 +101,7 @@ def _told(session: Session, target: str | None, measure: int) -> View:
             f"{plural(late, 'aborted transaction')} can't be forgotten yet: tasks may still write"
             " (cleaner.late_writer_hours)"
         )
-    return View(COLUMNS, causes.records(sizes, now), empty="nothing waits", footer="; ".join(notes))
+    return View(COLUMNS, cause_records(held, sizes, now), empty="nothing waits", footer="; ".join(notes))
 
 
 def _found(session: Session, entities: Iterable[Entity], most: int) -> list[Found]:
@@ -127,7 +122,7 @@ def _sizes(session: Session, chosen: Sequence[Found]) -> dict[Entity, int]:
     for found in chosen:
         if found.table.full_name not in moments:
             moments[found.table.full_name] = look(session.database(), found.table, session.settings.readers)
-    with ThreadPoolExecutor(_LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
+    with ThreadPoolExecutor(LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
         sizes = pool.map(lambda found: _size(found, moments[found.table.full_name]), chosen)
         return {found.entity: size for found, size in zip(chosen, sizes, strict=True) if size is not None}
 

@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
 from compactor.acid.compaction import CompactionKind
 from compactor.cli import completing, control_records, units
+from compactor.cli.commands.queueing.cancel import COLUMNS
 from compactor.cli.commands.queueing.queue import HISTORY_COLUMNS, work_on
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.many import Condition, chosen, condition, is_many
-from compactor.cli.naming.pools import unknown_pool
+from compactor.cli.naming.pools import known_pools, unknown_pool
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
@@ -19,12 +19,14 @@ from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.cli.views.survey import Survey
 from compactor.cli.views.survey import worst as most_in_need
 from compactor.control import Subject
+from compactor.control.waits import Wait
 from compactor.errors import CompactorError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.compaction_queue.requests import NOT_ASKED_FOR, POOL_CHARACTERS, Request
 from compactor.metastore.db.database import Database
-from compactor.metastore.model import Enqueued, QueueEntry, QueueState
+from compactor.metastore.model import Enqueued, Entity, QueueEntry, QueueState
+from compactor.planning.picker import Skip
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
@@ -34,14 +36,6 @@ from compactor.status.records import achieved, history_record
 from compactor.words import plural
 
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
-COLUMNS = (
-    OutputColumn("id", "ID", right=True),
-    OutputColumn("entity", "COMPACTION OF"),
-    OutputColumn("kind", "KIND"),
-    OutputColumn("state", "STATE"),
-    OutputColumn("message", "MESSAGE", folds=24),
-)
-
 MANY_COLUMNS = (
     *COLUMNS[:-1],
     OutputColumn("refused", "REFUSED"),
@@ -86,9 +80,9 @@ def enqueue(
     pool: str | None,
     wait: bool,
     timeout: float | None,
-    where: str | None = None,
-    worst: int | None = None,
-    yes: bool = False,
+    where: str | None,
+    worst: int | None,
+    yes: bool,
 ) -> int:
     """
     Ask for one table or partition to be compacted, as ALTER TABLE … COMPACT does; or for many.
@@ -100,8 +94,10 @@ def enqueue(
     if is_many(target) or where is not None or worst is not None:
         if wait or partition is not None:
             raise UsageError(f"--{'wait' if wait else 'partition'} is for a single compaction")
-        asking = Asking(kind=CompactionKind(kind), properties=properties, pool=pool)
-        return _many(session, target, None if where is None else condition(where), worst, asking, yes=yes)
+        tests = None if where is None else condition(where)
+        return _many(
+            session, target, tests, worst, kind=CompactionKind(kind), properties=properties, pool=pool, yes=yes
+        )
     if yes:
         raise UsageError("--yes is for many: a pattern, --where or --worst")
     wanted = parse_target(target, partition)
@@ -127,61 +123,63 @@ def enqueue(
     if waits is not None and waits.reason != Reason.CONTROL_UNKNOWN.value:  # printed with its cause
         session.output.say(f"it waits ({waits.reason}): {waits.sentence}")
     if not wait:
-        record: dict[str, object] = {
-            "id": asked.id,
-            "entity": str(found.entity),
-            "kind": standing.kind.value if standing is not None and standing.kind is not None else kind,
-            "state": asked.state.value,
-            "accepted": asked.accepted,
-            "message": asked.message,
-        }
-        record |= {
+        record = {
+            **asked_record(found.entity, kind if standing is None else standing.kind.value, asked),
             "waits": waits.reason if waits else None,
             "waits_because": waits.sentence if waits else None,
+            "warnings": warnings,
         }
-        record["warnings"] = warnings
         session.output.show(View(COLUMNS, [record], document=record))
         return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
     return show_end(session, found, asked, timeout, warnings)
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """How compactions are asked for: their kind, where their verdict doesn't say, properties and pool."""
-
-    kind: CompactionKind
-    properties: dict[str, str]
-    pool: str | None
+def asked_record(entity: Entity, kind: str, asked: Enqueued) -> dict[str, object]:
+    """The queue's answer to one request, as a record."""
+    return {
+        "id": asked.id,
+        "entity": str(entity),
+        "kind": kind,
+        "state": asked.state.value,
+        "accepted": asked.accepted,
+        "message": asked.message,
+    }
 
 
 def _many(
-    session: Session, target: str, where: Condition | None, worst: int | None, asking: Asking, *, yes: bool
+    session: Session,
+    target: str,
+    where: Condition | None,
+    worst: int | None,
+    *,
+    kind: CompactionKind,
+    properties: dict[str, str],
+    pool: str | None,
+    yes: bool,
 ) -> int:
-    """Show what is asked for, and queue it with `yes`; what would be refused is shown with its reason."""
+    """
+    Show what is asked for, and queue it with `yes`; what would be refused is shown with its reason.
+
+    Args:
+        kind: of the compactions; those that are due (`worst`) have their own.
+    """
     database = session.database(write=yes)
     among = chosen(session, target, where)
-    if worst is None:
-        kinds = [(found, asking.kind, "") for found in among]
-    else:
-        kinds = [
-            (found, pick.kind, pick.explanation) for found, pick in most_in_need(Survey(session, among).judged(), worst)
-        ]
-    if (dropped := _dropped(asking.properties)) is not None:
+    picks = [(found, kind, "") for found in among]
+    if worst is not None:
+        due = most_in_need(Survey(session, among).judged(), worst)
+        picks = [(one.found, pick.kind, pick.explanation) for one, pick in due]
+    if (dropped := _dropped(properties)) is not None:
         session.output.say(f"warning: {dropped}")
-    skips = why_ineligible(session.places, [found for found, _, _ in kinds], database.schema.generation.layout)
-    wanted = [one for one, skip in zip(kinds, skips, strict=True) if skip is None]
+    skips = why_ineligible(session.places, [found for found, _, _ in picks], database.schema.generation.layout)
+    initiator_id = f"{session.settings.host_name}-manual"
     requests = [
-        Request(
-            found.entity,
-            kind,
-            asking.pool or pool_of(found.table),
-            asking.properties,
-            initiator_id=f"{session.settings.host_name}-manual",
-        )
-        for found, kind, _ in wanted
+        Request(found.entity, its_kind, pool or pool_of(found.table), properties, initiator_id=initiator_id)
+        for (found, its_kind, _), skip in zip(picks, skips, strict=True)
+        if skip is None
     ]
     daemons = control_records.daemons(session) if requests else Daemons()
-    if (odd := _odd(session, daemons, asking.pool)) is not None:
+    if (odd := _odd(session, daemons, pool)) is not None:
         session.output.say(f"warning: {odd}")
     queue = Queue(database)
     answers = (
@@ -192,24 +190,11 @@ def _many(
     there = {entry.id: entry for entry in queue.entries()} if answers else {}
     waits = {one.entity: daemons.surroundings.wait(_subject(one, database), one.kind) for one in requests}
     records: list[Record] = []
-    for (found, kind, because), skip in zip(kinds, skips, strict=True):
+    for (found, its_kind, because), skip in zip(picks, skips, strict=True):
         answer = answers.get(found.entity)
         entry = there.get(answer.id) if answer is not None else None
         wait = waits.get(found.entity) if entry is None else daemons.wait(entry)
-        said = skip.explanation if skip is not None else answer.message if answer is not None else because
-        records.append(
-            {
-                "id": answer.id if answer is not None else None,
-                "entity": str(found.entity),
-                "kind": entry.kind.value if entry is not None else kind.value,
-                "state": answer.state.value if answer is not None else None,
-                "accepted": answer.accepted if answer is not None else None,
-                "refused": skip.reason.value if skip is not None else None,
-                "waits": wait.reason if wait is not None else None,
-                "waits_because": wait.sentence if wait is not None else None,
-                "message": said or None,
-            }
-        )
+        records.append(_record(found.entity, its_kind if entry is None else entry.kind, because, skip, answer, wait))
     accepted = sum(answer.accepted for answer in answers.values())
     count = plural(len(requests), "compaction")
     new = len(requests) - len(answers)
@@ -220,6 +205,30 @@ def _many(
     return Code.DONE if accepted or (new and not yes) else Code.NOTHING_TO_DO
 
 
+def _record(  # noqa: PLR0917 - what is known of it
+    entity: Entity, kind: CompactionKind, because: str, skip: Skip | None, answer: Enqueued | None, wait: Wait | None
+) -> Record:
+    """One of many: what is asked for, and what of that is known: that it is refused, the queue's answer, its wait."""
+    record: dict[str, object] = {
+        "id": None,
+        "entity": str(entity),
+        "kind": kind.value,
+        "state": None,
+        "accepted": None,
+        "refused": None,
+        "waits": None,
+        "waits_because": None,
+        "message": because or None,
+    }
+    if skip is not None:
+        record |= {"refused": skip.reason.value, "message": skip.explanation or None}
+    if answer is not None:
+        record |= asked_record(entity, kind.value, answer) | {"message": answer.message or None}
+    if wait is not None:
+        record |= {"waits": wait.reason, "waits_because": wait.sentence}
+    return record
+
+
 def _odd(session: Session, daemons: Daemons, pool: str | None) -> str | None:
     """What is odd about the pool that is asked for; None: nothing."""
     if pool is None:
@@ -227,7 +236,7 @@ def _odd(session: Session, daemons: Daemons, pool: str | None) -> str | None:
     database = session.database()
     if not database.schema.generation.has_pools:
         return "Hive 3.1 knows no pools: --pool is dropped"
-    unknown = unknown_pool(session.settings, Catalog(database), daemons, pool)
+    unknown = unknown_pool(pool, known_pools(session.settings, Catalog(database), daemons))
     return None if unknown is None else f"--pool: {unknown}"
 
 

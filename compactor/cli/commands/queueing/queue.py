@@ -112,15 +112,19 @@ HISTORY_COLUMNS = (
 )
 
 
+def _state_option(states: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice(states),
+        help="Only entries in this state; may be repeated.",
+    )
+
+
 @click.command(cls=Command)
 @entry_options
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice(QUEUE_STATES),
-    help="Only entries in this state; may be repeated.",
-)
+@_state_option(QUEUE_STATES)
 @click.option(
     "--sort",
     type=click.Choice([*_ORDERS, _BY_URGENCY]),
@@ -132,14 +136,7 @@ HISTORY_COLUMNS = (
 @watch_option
 @pass_session
 def queue(
-    session: Session,
-    /,
-    *,
-    states: tuple[str, ...],
-    sort: str,
-    limit: int | None,
-    watch: float | None,
-    **chosen: Any,
+    session: Session, /, *, states: tuple[str, ...], sort: str, limit: int | None, watch: float | None, **chosen: Any
 ) -> None:
     """
     Show what is waiting, being worked on, or ready for cleaning; oldest first.
@@ -191,13 +188,7 @@ def _queue_view(
 
 @click.command(cls=Command)
 @entry_options
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice(HISTORY_STATES),
-    help="Only entries in this state; may be repeated.",
-)
+@_state_option(HISTORY_STATES)
 @click.option("--failed", is_flag=True, help="Only those that failed, were refused, aborted, or didn't initiate.")
 @click.option(
     "--sort",

@@ -3,7 +3,8 @@
 import click
 
 from compactor.cli import completing
-from compactor.cli.commands.queueing.enqueue import COLUMNS, show_end
+from compactor.cli.commands.queueing.cancel import COLUMNS
+from compactor.cli.commands.queueing.enqueue import asked_record, show_end
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import wait_options
@@ -49,13 +50,6 @@ def retry(session: Session, *, number: int, wait: bool, timeout: float | None) -
         session.close()  # frees an embedded database for the daemon during the wait
         return show_end(session, found, asked, timeout)
     standing = None if asked.accepted else queue.entry(asked.id)
-    record = {
-        "id": asked.id,
-        "entity": str(entry.entity),
-        "kind": (standing or entry).kind.value,
-        "state": asked.state.value,
-        "accepted": asked.accepted,
-        "message": asked.message,
-    }
+    record = asked_record(entry.entity, (standing or entry).kind.value, asked)
     session.output.show(View(COLUMNS, [record], document=record))
     return Code.DONE if asked.accepted else Code.NOTHING_TO_DO

@@ -3,7 +3,7 @@
 import click
 
 from compactor.cli.output import OutputColumn, View
-from compactor.cli.session import Group, Session, pass_session, settings_variables
+from compactor.cli.session import Group, Session, pass_session
 from compactor.log import hide
 from compactor.settings.load import sources
 from compactor.settings.model import leaves
@@ -42,7 +42,7 @@ def show(session: Session) -> None:
 
     JSON and YAML name under `sources` what sets each value, by its key.
     """
-    shown, found = session.settings.shown(), sources(session.config_path, settings_variables())
+    shown, found = session.settings.shown(), sources(session.config_path)
     shown["spark"]["conf"] = hide(shown["spark"]["conf"])
     values = leaves(shown)
     set_by = {key: found.get(key, "default") for key in values}

@@ -119,7 +119,7 @@ def _examined(
     _ = session.settings
     yield Finding("settings", Standing.OK, f"{session.config_path or 'defaults and environment'} can be read")
     for site in sites:
-        yield from _guarded(str(site), lambda site=site: configured(session, site))  # type: ignore[misc]  # a default argument
+        yield from _guarded(str(site), configured, session, site)
     tell("database")
     try:
         began = time.monotonic()
@@ -134,34 +134,31 @@ def _examined(
         yield Finding("rest", Standing.SKIPPED, "nothing else can be tried without the database")
         return
     for site in sites:
-        yield from _guarded(str(site), lambda site=site: readers(session, site))  # type: ignore[misc]  # a default argument
-    yield from _guarded("rights", lambda: rights(session))
-    yield from _guarded("server", lambda: server(session))
-    yield from _guarded("clock", lambda: clock(session))
+        yield from _guarded(str(site), readers, session, site)
+    for check, look in (("rights", rights), ("server", server), ("clock", clock)):
+        yield from _guarded(check, look, session)
     tell("daemons")
-    yield from _guarded("daemons", lambda: daemons(session))
-    yield from _guarded("Hive", lambda: hive(session))
-    yield from _guarded("tables", lambda: left_alone(session))
-    yield from _guarded("names", lambda: names(session))
+    for check, look in (("daemons", daemons), ("Hive", hive), ("tables", left_alone), ("names", names)):
+        yield from _guarded(check, look, session)
     yield columns(session.settings.readers.orc_columns, database.schema.generation.layout)
     locations = _locations(session)
     for location in locations:
         tell(location)
-        yield from _guarded(f"store {location}", lambda location=location: store(location))  # type: ignore[misc]  # a default argument
-    yield from _guarded("port", lambda: port(session))
+        yield from _guarded(f"store {location}", store, location)
+    yield from _guarded("port", port, session)
     tell("Java")
     found_java = java()
     yield found_java
     if spark and found_java.standing is not Standing.FAILED:
         tell("Spark starts")
-        yield from _guarded("Spark", lambda: spark_session(session, locations))
+        yield from _guarded("Spark", spark_session, session, locations)
     else:
         yield Finding("Spark", Standing.SKIPPED, "not started" if not spark else "without Java it can't start")
 
 
-def _guarded(check: str, look: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
+def _guarded(check: str, look: Callable[..., Sequence[Finding]], *about: object) -> Sequence[Finding]:
     try:
-        return look()
+        return look(*about)
     except CompactorError as error:
         return [Finding(check, Standing.FAILED, one_line(error), "see docs/operations.md")]
 
@@ -241,10 +238,10 @@ def configured(session: Session, site: Path) -> list[Finding]:
     """Where a configuration of Hive's clashes with our settings."""
     found = hive_site.read(hive_site.with_those_beside(site))
     clashes = [Finding(str(site), Standing.WARNING, one.said, one.remedy) for one in hive_site.clashes(found)]
-    theirs, ours = hive_site.txn_timeout(found), session.settings.txn.timeout_seconds
-    if not math.isclose(theirs.seconds, ours):
-        said = f"{theirs.source} is {theirs.seconds:.12g} s, and txn.timeout_seconds is {ours:.12g}"
-        remedy = f"txn.timeout_seconds: {theirs.seconds:.12g}, and the same time-out in every metastore"
+    (theirs, source), ours = hive_site.txn_timeout(found), session.settings.txn.timeout_seconds
+    if not math.isclose(theirs, ours):
+        said = f"{source} is {theirs:.12g} s, and txn.timeout_seconds is {ours:.12g}"
+        remedy = f"txn.timeout_seconds: {theirs:.12g}, and the same time-out in every metastore"
         clashes.append(Finding(str(site), Standing.WARNING, said, remedy))
     fine = "no file turns Hive's Initiator, Cleaner or workers on, and its transaction time-out is ours"
     return clashes or [Finding(str(site), Standing.OK, fine)]

@@ -45,16 +45,16 @@ def init(session: Session, *, site: Path | None, metastore: str | None, to: Path
     found = _found(site, metastore, password_file)
     if password_file is not None and found.password is None:
         raise UsageError("--password-file: no file of Hive's holds the password")
-    _write(to, _text(found))
+    written: list[Path] = []
     try:
+        written.append(_write(to, hive_site.as_yaml(found.taken, found.notes)))
         if password_file is not None:
-            _write(password_file, f"{found.password}\n", secret=True)
+            written.append(_write(password_file, f"{found.password}\n", secret=True))
         session.config_path = to
         session.read_settings()
-    except SettingsError as error:
-        to.unlink()  # nor is anything left of what isn't right
-        if password_file is not None and not isinstance(error, _NotWrittenError):
-            password_file.unlink()
+    except SettingsError:
+        for path in written:  # nothing is left of what isn't right
+            path.unlink()
         raise
     for note in found.notes:
         session.output.say(f"note: {note}")
@@ -79,21 +79,20 @@ def _found(site: Path | None, metastore: str | None, password_file: Path | None)
     return hive_site.settings_of(hive_site.read(hive_site.with_those_beside(site)), password_file)
 
 
-def _text(found: hive_site.HiveConfiguration) -> str:
-    return hive_site.as_yaml(found.taken, found.notes)
+def _write(path: Path, text: str, *, secret: bool = False) -> Path:
+    """
+    Make a file; returns its path.
 
-
-class _NotWrittenError(SettingsError):
-    """A file is there already, or can't be made."""
-
-
-def _write(path: Path, text: str, *, secret: bool = False) -> None:
+    Raises:
+        SettingsError: it is there already, or can't be made.
+    """
     try:
         with os.fdopen(
             os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644), "w", encoding="utf-8"
         ) as file:
             file.write(text)
+            return path
     except FileExistsError:
-        raise _NotWrittenError(f"{path} is there already: remove it, or name another file") from None
+        raise SettingsError(f"{path} is there already: remove it, or name another file") from None
     except OSError as error:
-        raise _NotWrittenError(f"{path} can't be written: {error.strerror}") from None
+        raise SettingsError(f"{path} can't be written: {error.strerror}") from None

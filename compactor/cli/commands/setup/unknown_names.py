@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from compactor.cli.hive_site import Clash
 from compactor.cli.naming.patterns import require_tables
-from compactor.cli.naming.pools import unknown_pool
+from compactor.cli.naming.pools import known_pools, unknown_pool
 from compactor.errors import NothingFitsError, RefusedError, UsageError
 from compactor.metastore.catalog import Catalog
 from compactor.planning.thresholds import (
@@ -25,14 +25,7 @@ from compactor.settings.control import Selected
 from compactor.status.daemons import Daemons
 from compactor.words import plural
 
-PROPERTIES = (
-    DELTA_COUNT_KEY,
-    DELTA_RATIO_KEY,
-    NO_AUTO_COMPACTION_KEY,
-    NO_CLEANUP_KEY,
-    QUARANTINE_HOURS_KEY,
-    POOL_KEY,
-)
+PROPERTIES = (DELTA_COUNT_KEY, DELTA_RATIO_KEY, NO_AUTO_COMPACTION_KEY, NO_CLEANUP_KEY, QUARANTINE_HOURS_KEY, POOL_KEY)
 _PARTS = ("comp", "clean")
 """What a slip in the name of any of them leaves, mostly."""
 _OR_NOT_YET = "correct it, unless what it names is still to come: this name covers nothing"
@@ -51,6 +44,7 @@ def _selected(settings: Settings, catalog: Catalog, daemons: Daemons) -> Iterato
         *(("windows.blackouts", item) for item in settings.windows.blackouts),
         *(("control.budgets", item) for item in settings.control.budgets),
     ]
+    known = known_pools(settings, catalog, daemons) if any(rule.pools for _, rule in rules) else None
     for key, rule in rules:
         for pattern in rule.tables:
             try:
@@ -58,7 +52,7 @@ def _selected(settings: Settings, catalog: Catalog, daemons: Daemons) -> Iterato
             except (NothingFitsError, RefusedError, UsageError) as error:
                 yield Clash(f"{key}: {rule.name}: {error}", _OR_NOT_YET)
         for pool in rule.pools:
-            if (unknown := unknown_pool(settings, catalog, daemons, pool)) is not None:
+            if (unknown := unknown_pool(pool, known)) is not None:
                 yield Clash(f"{key}: {rule.name} names pool {unknown}", _OR_NOT_YET)
 
 

@@ -5,17 +5,16 @@ Source: docs/operations.md, Quarantine.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from compactor.acid.listing import FileEntry, Listing
-from compactor.acid.snapshot import AcidState, ListedDir
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.acid.snapshot import AcidState, ListedDir, ReadSnapshot
+from compactor.acid.write_ids import ValidWriteIdList
 from compactor.durations import HOUR_MS
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import RefusedError
 from compactor.metastore.model import QueueEntry, TableFacts
 from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, QuarantineManifest
-from compactor.roles.cleaner.quarantine.sight import Sight, seen, without
+from compactor.roles.cleaner.quarantine.sight import seen, without
 from compactor.roles.cleaner.trash import Removal
 from compactor.roles.services import Services
 
@@ -29,40 +28,35 @@ def of_dropped(services: Services, entry: QueueEntry, removal: Removal, hours: f
     ).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class SweepView:
-    """
-    What a sweep saw when it decided.
-
-    Args:
-        write_ids, txns: under which it decided.
-        removals: what it is about to remove.
-        entry: whose compaction replaced things; None: the sweep removes aborted writes only.
-        part_id: of the partition, where the sweep is of one in the catalog.
-    """
-
-    listing: Listing
-    state: AcidState
-    write_ids: ValidWriteIdList
-    txns: ValidTxnList
-    removals: Sequence[Removal]
-    entry: QueueEntry | None
-    part_id: int | None = None
-
-
-def of_partition(services: Services, table: TableFacts, location: str, look: SweepView, hours: float) -> bytes:
+def of_partition(
+    services: Services,
+    table: TableFacts,
+    location: str,
+    *,
+    sees: ReadSnapshot,
+    listing: Listing,
+    removals: Sequence[Removal],
+    entry: QueueEntry | None,
+    part_id: int | None,
+    hours: float,
+) -> bytes:
     """
     The manifest for what a sweep is about to remove from a partition, while everything is still in its place.
+
+    Args:
+        sees: under which the sweep decided, on this listing.
+        entry: whose compaction replaced things; None: the sweep removes aborted writes only.
+        part_id: of the partition, where the sweep is of one in the catalog.
 
     Raises:
         UnreachableError, RetryableError: metastore or store don't answer.
     """
-    storage, entry, state = services.storage(location), look.entry, look.state
+    storage, state = services.storage(location), sees.resolve(listing)
     current = services.transactions.valid_write_ids(table.full_name, services.transactions.valid_txns())
     aborted = ValidWriteIdList(
         table.full_name,
-        max(look.write_ids.high_watermark, current.high_watermark),
-        aborted=(*look.write_ids.aborted, *current.aborted),
+        max(sees.write_ids.high_watermark, current.high_watermark),
+        aborted=(*sees.write_ids.aborted, *current.aborted),
     )
     listed = {one.name: one for one in (*state.obsolete, *state.aborted)}
     replaced = {one.name for one in state.obsolete} | {file.path.split("/", 1)[0] for file in state.obsolete_originals}
@@ -75,7 +69,7 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Swe
             if removal.name in listed
             else (),
         )
-        for removal in look.removals
+        for removal in removals
     )
     now_ms = services.now_ms()
     result = () if entry is None else _result_of(entry, state, told_by_name=not services.generation.rename_commits)
@@ -83,22 +77,20 @@ def of_partition(services: Services, table: TableFacts, location: str, look: Swe
         entry=None if entry is None else entry.id,
         what=str(entry.entity) if entry is not None else table.full_name,
         tbl_id=table.tbl_id,
-        part_id=look.part_id,
+        part_id=part_id,
         kept_ms=now_ms,
         until_ms=now_ms + round(hours * HOUR_MS),
         directories=directories,
         highest_write_id=None if entry is None else entry.highest_write_id,
         result=tuple(KeptFiles(one.name, _files(one.files)) for one in result),
-        read_before=_read_without(services, table, look, {one.name for one in result}) if result else (),
+        read_before=_read_without(sees, listing, {one.name for one in result}) if result else (),
         first_look=services.generation.notes_cleaning and entry is not None and entry.cleaner_start_ms is None,
     ).encode()
 
 
-def _read_without(services: Services, table: TableFacts, look: SweepView, result: set[str]) -> tuple[str, ...]:
-    with_originals = services.settings.readers.read_originals(insert_only=table.insert_only)
-    sight = Sight(look.write_ids, look.txns, services.layout, with_originals=with_originals)
+def _read_without(sees: ReadSnapshot, listing: Listing, result: set[str]) -> tuple[str, ...]:
     try:
-        return seen(sight.resolve(without(look.listing, result)))
+        return seen(sees.resolve(without(listing, result)))
     except RefusedError:
         return ()
 

@@ -13,9 +13,10 @@ from typing import Final
 from compactor.durations import HOUR_MS
 from compactor.errors import CompactorError, OwnershipLostError, RefusedError
 from compactor.metastore.catalog import Facts
-from compactor.metastore.model import Entity, HistoryEntry, QueueState, TableFacts
+from compactor.metastore.model import CatalogPlace, Entity, HistoryEntry, QueueState, TableFacts
 from compactor.roles.cleaner.quarantine.kept import hours_for, remove_overdue
 from compactor.roles.cleaner.tally import CleanerTally
+from compactor.roles.cycle import Clock
 from compactor.roles.leadership import HeldLeadership
 from compactor.roles.pauses import subject_of
 from compactor.roles.services import Services
@@ -25,14 +26,9 @@ INTERVAL_SECONDS: Final = 600.0
 
 
 class Expiry:
-    """
-    Remembers which entries of the history one Cleaner has visited.
+    """Remembers which entries of the history one Cleaner has visited."""
 
-    Args:
-        clock: seconds.
-    """
-
-    def __init__(self, services: Services, clock: Callable[[], float]) -> None:
+    def __init__(self, services: Services, clock: Clock) -> None:
         self._services = services
         self._clock = clock
         self._next = clock()
@@ -98,7 +94,7 @@ class Expiry:
     def _location(self, entity: Entity, facts: Facts | None, table: TableFacts | None) -> str | None:
         """The directory of a table or partition; of a dropped one, the directory that held it."""
         if facts is not None:
-            return facts[1].location if facts[1] else facts[0].location
+            return CatalogPlace.of(*facts).location
         if table is not None:
             return table.location
         return next(

@@ -19,10 +19,10 @@ from compactor.engine.staging.directory import EVIDENCE_PREFIX
 from compactor.errors import RefusedError
 from compactor.log import get_logger
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts, duration
-from compactor.roles.cleaner.attempts import attempt_is_over
 from compactor.roles.cleaner.quarantine.kept import read_manifest
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.cleaner.trash import DECIDED, is_quarantine, is_trash, remove_hidden, staged_for
+from compactor.roles.fence import attempt_is_over
 from compactor.roles.services import Services
 from compactor.storage.base import Storage
 from compactor.storage.location import join

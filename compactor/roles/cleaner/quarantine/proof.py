@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.listing import Listing
-from compactor.engine.reading import PartitionReading, ReadSnapshot
+from compactor.acid.snapshot import ReadSnapshot
+from compactor.engine.reading import PartitionReading
+from compactor.engine.request import spec_of
 from compactor.errors import OwnershipLostError, RefusedError
 from compactor.metastore.model import Entity, TableFacts
 from compactor.orc.digests.digest import Digest
-from compactor.planning.facts import TableSpec
 from compactor.reasons import Reason
-from compactor.roles.cleaner.quarantine.sight import Sight
 from compactor.roles.cleaner.quarantine.undo import Undo
 from compactor.storage.base import Storage
 from compactor.storage.forwarding import Answer, ForwardingStorage
@@ -30,7 +30,7 @@ def require_same_rows(
     rule: ColumnRule,
     *,
     undo: Undo,
-    sight: Sight,
+    sight: ReadSnapshot,
 ) -> None:
     """
     Compare the rows of a full ACID table or partition before and after a restore that wasn't made yet.
@@ -42,18 +42,10 @@ def require_same_rows(
         RefusedError: NOT_RESTORABLE: they differ, because a part of what was replaced had gone before. Others as of
             `PartitionReading`.
     """
-    spec = TableSpec(
-        str(entity),
-        tuple((column.name, column.type) for column in table.columns),
-        rule,
-        insert_only=False,
-        buckets=table.buckets,
-        parameters=dict(table.parameters),
-    )
-    snapshot = ReadSnapshot(sight.layout, sight.write_ids, sight.txns)
+    spec = spec_of(entity, table, rule)
 
     def digest(of: Storage) -> Digest:
-        with PartitionReading(of, location, spec, snapshot) as reading:
+        with PartitionReading(of, location, spec, sight) as reading:
             return reading.digest()
 
     if digest(storage) != digest(_Restored(storage, location, undo)):

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from compactor.acid.children import children_of
 from compactor.acid.listing import Listing
 from compactor.acid.names import TRASH_PREFIX
-from compactor.acid.snapshot import ListedDir
+from compactor.acid.snapshot import ListedDir, ReadSnapshot
 from compactor.engine.aborted_rows import aborted_in
 from compactor.errors import CompactorError, OutcomeUnknownError, RefusedError
 from compactor.log import get_logger
-from compactor.metastore.model import Entity, PartitionFacts, QueueState, TableFacts
+from compactor.metastore.model import CatalogPlace, Entity, PartitionFacts, QueueState, TableFacts
 from compactor.metastore.txn.mutex import Mutex
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.kept import Kept, holds_nothing, kept_in
 from compactor.roles.cleaner.quarantine.lease import ExclusiveLock, exclusively
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, QuarantineManifest
 from compactor.roles.cleaner.quarantine.proof import require_same_rows
-from compactor.roles.cleaner.quarantine.sight import Sight, files_of
+from compactor.roles.cleaner.quarantine.sight import files_of
 from compactor.roles.cleaner.quarantine.undo import Undo, require_none_aborted, undo_of
 from compactor.roles.cleaner.trash import UNDO, remove_hidden, settle, settle_undo
 from compactor.roles.services import Services
@@ -257,14 +257,16 @@ class Restore:
                 raise
             raise RefusedError(Reason.NOT_RESTORABLE, f"{kept.name} isn't there any more") from None
 
-    def _sight(self) -> Sight:
+    def _sight(self) -> ReadSnapshot:
         services = self.services
         txns = services.transactions.valid_txns()
         write_ids = services.transactions.valid_write_ids(self.table.full_name, txns)
         with_originals = services.settings.readers.read_originals(insert_only=self.table.insert_only)
-        return Sight(write_ids, txns, services.layout, with_originals=with_originals)
+        return ReadSnapshot(services.layout, write_ids, txns, with_originals=with_originals)
 
-    def _aborted(self, undo: Undo, listing: Listing, inside: Listing, sight: Sight) -> dict[str, tuple[int, ...]]:
+    def _aborted(
+        self, undo: Undo, listing: Listing, inside: Listing, sight: ReadSnapshot
+    ) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
         replaced = {one.name for one in undo.manifest.directories if one.replaced}
         for place, listed in (
@@ -303,14 +305,10 @@ class Restore:
     def _require_same(self) -> None:
         """Refuse when the table or partition was dropped, re-created or moved, or another owner shares its place."""
         found = self.services.catalog.facts_for([self.entity]).get(self.entity)
-        if found is None or found[0].tbl_id != self.table.tbl_id or _location(found) != self.location:
+        if found is None or found[0].tbl_id != self.table.tbl_id or CatalogPlace.of(*found).location != self.location:
             raise RefusedError(Reason.INPUT_CHANGED, f"{self.entity} was dropped, re-created or moved just now")
         self.services.places.require_alone(self.location, *found, last_look=True)
 
 
 def _changed(location: str) -> RefusedError:
     return RefusedError(Reason.INPUT_CHANGED, f"{location} changed just now: try again")
-
-
-def _location(facts: tuple[TableFacts, PartitionFacts | None]) -> str | None:
-    return facts[1].location if facts[1] else facts[0].location

@@ -6,26 +6,9 @@ Source: docs/layout.md.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
-from compactor.acid.snapshot import AcidState, resolve
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """The lists of a reader that begins now."""
-
-    write_ids: ValidWriteIdList
-    txns: ValidTxnList
-    layout: LayoutVersion
-    with_originals: bool = True
-
-    def resolve(self, listing: Listing) -> AcidState:
-        """What this reader makes of a listing; raises RefusedError as `acid.snapshot.resolve`."""
-        return resolve(listing, self.write_ids, self.txns, self.layout, with_originals=self.with_originals)
+from compactor.acid.snapshot import AcidState
 
 
 def seen(state: AcidState) -> tuple[str, ...]:

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_hidden, parse_dir
+from compactor.acid.snapshot import ReadSnapshot
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine.manifest import KeptFiles, QuarantineManifest
-from compactor.roles.cleaner.quarantine.sight import Sight, beside, files_of, seen, without
+from compactor.roles.cleaner.quarantine.sight import beside, files_of, seen, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Undo:
         return _visible(listing) == _visible(self.before)
 
 
-def undo_of(kept: str, manifest: QuarantineManifest, listing: Listing, inside: Listing, sight: Sight) -> Undo:
+def undo_of(kept: str, manifest: QuarantineManifest, listing: Listing, inside: Listing, sight: ReadSnapshot) -> Undo:
     """
     The renames that undo a compaction; takes time in proportion to the two listings.
 

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,8 @@ from sqlalchemy import delete, insert, select, update
 from compactor.cli.naming import filters
 from compactor.cli.output import View
 from compactor.cli.session import Session
-from compactor.errors import UnreachableError
+from compactor.errors import RefusedError, UnreachableError
+from compactor.reasons import Reason
 
 NOTHING = View((), ())
 PARTITION = "shop.events/day=2024-01-01/path=a%2Fb"
@@ -216,7 +218,7 @@ def test_watching_goes_on_when_the_metastore_is_back(queued, monkeypatch, capsys
             raise KeyboardInterrupt
 
     monkeypatch.setattr(filters.time, "sleep", sleep)
-    with pytest.raises(KeyboardInterrupt), Session() as session:
+    with pytest.raises(KeyboardInterrupt), closing(Session()) as session:
         filters.watched(session, 1, look)
     assert "error: away\n" in capsys.readouterr().err
 
@@ -254,11 +256,24 @@ def test_a_picture_stays_on_a_terminal_until_the_next_is_known(monkeypatch, caps
         assert capsys.readouterr() == ("", "")
         return replace(NOTHING, picture=lambda: "picture")
 
-    with pytest.raises(KeyboardInterrupt), Session() as session:
+    with pytest.raises(KeyboardInterrupt), closing(Session()) as session:
         filters.watched(session, 1, look)
     shown = capsys.readouterr()
     assert re.fullmatch(r"\x1b\[2J\x1b\[1;1Hpicture\n", shown.out)
     assert shown.err == "it can't be told what is paused\n"
+
+
+@pytest.mark.parametrize("error", [RefusedError(Reason.TABLE_MISSING, "there is no table"), ValueError("odd")])
+def test_what_was_said_before_a_look_failed_is_shown(capsys, error):
+    """A look that fails otherwise than for want of an answer ends the watching, and its warnings come before the error."""
+
+    def look():
+        session.output.say("it can't be told what is paused")
+        raise error
+
+    with pytest.raises(type(error)), closing(Session()) as session:
+        filters.watched(session, 1, look)
+    assert capsys.readouterr() == ("", "it can't be told what is paused\n")
 
 
 def test_a_listing_is_shown_again(queued, monkeypatch):

@@ -2,24 +2,25 @@
 
 import pytest
 
-from compactor.cli.naming.target import Target, did_you_mean, parse_target, partition_names
+from compactor.cli.naming.target import did_you_mean, parse_target, partition_names
 from compactor.errors import UsageError
+from compactor.metastore.model import Entity
 from compactor.metastore.partition_names import DEFAULT_PARTITION, escaped
 
 
 @pytest.mark.parametrize(
     ("text", "option", "expected"),
     [
-        ("sales.orders", None, Target("sales", "orders")),
-        ("Sales.ORDERS", None, Target("sales", "orders")),
-        ("`sales`.`orders`", None, Target("sales", "orders")),
-        ("sales.`t?5*`", None, Target("sales", "t?5*")),
-        ("sales.orders/dt=2024-01-01", None, Target("sales", "orders", "dt=2024-01-01")),
-        ("sales.orders/dt=a/hour=1/", None, Target("sales", "orders", "dt=a/hour=1")),
-        (" sales.orders ", None, Target("sales", "orders", None)),
-        ("sales.orders/path=a ", None, Target("sales", "orders", "path=a ")),
-        ("sales.orders", "dt=X", Target("sales", "orders", "dt=X")),
-        ("sales.orders/dt=X", "dt=X", Target("sales", "orders", "dt=X")),
+        ("sales.orders", None, Entity("sales", "orders")),
+        ("Sales.ORDERS", None, Entity("sales", "orders")),
+        ("`sales`.`orders`", None, Entity("sales", "orders")),
+        ("sales.`t?5*`", None, Entity("sales", "t?5*")),
+        ("sales.orders/dt=2024-01-01", None, Entity("sales", "orders", "dt=2024-01-01")),
+        ("sales.orders/dt=a/hour=1/", None, Entity("sales", "orders", "dt=a/hour=1")),
+        (" sales.orders ", None, Entity("sales", "orders", None)),
+        ("sales.orders/path=a ", None, Entity("sales", "orders", "path=a ")),
+        ("sales.orders", "dt=X", Entity("sales", "orders", "dt=X")),
+        ("sales.orders/dt=X", "dt=X", Entity("sales", "orders", "dt=X")),
     ],
 )
 def test_target_is_taken_apart(text, option, expected):

@@ -1,6 +1,7 @@
 """Heartbeat and cancellation: when work is over because nobody would know that we are alive."""
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,10 +14,21 @@ from compactor.roles.worker.lease import Heartbeat, Lease
 LONG = 60.0
 
 
+@contextmanager
+def beating(*about):
+    """A heartbeat for as long as the block runs."""
+    heartbeat = Heartbeat(*about)
+    heartbeat.start()
+    try:
+        yield
+    finally:
+        heartbeat.stop()
+
+
 def test_it_renews_again_and_again():
     """More than one renewal happens while the block runs, none after it."""
     thrice = threading.Semaphore(0)
-    with Heartbeat(thrice.release, 0.001, LONG, lambda _: None, "lock 7"):
+    with beating(thrice.release, 0.001, LONG, lambda _: None, "lock 7"):
         for _ in range(3):
             assert thrice.acquire(timeout=LONG)
 
@@ -33,7 +45,7 @@ def test_a_lost_owner_is_final():
         told.append(error)
         over.set()
 
-    with Heartbeat(beat, 0.001, LONG, lost, "transaction 7"):
+    with beating(beat, 0.001, LONG, lost, "transaction 7"):
         assert over.wait(LONG)
     assert [str(error) for error in told] == ["transaction 7 is aborted"]
 
@@ -50,7 +62,7 @@ def test_a_database_that_is_away_for_a_moment_is_no_loss():
         enough.set()
 
     told: list[OwnershipLostError] = []
-    with Heartbeat(beat, 0.001, LONG, told.append, "lock 7"):
+    with beating(beat, 0.001, LONG, told.append, "lock 7"):
         assert enough.wait(LONG)
     assert told == []
 
@@ -67,7 +79,7 @@ def test_a_database_that_stays_away_is_a_loss():
         over.append(error)
         done.set()
 
-    with Heartbeat(beat, 0.001, 0.01, lost, "lock 7"):
+    with beating(beat, 0.001, 0.01, lost, "lock 7"):
         assert done.wait(LONG)
     assert "no heartbeat of lock 7 reached the metastore for" in str(over[0])
     assert "no metastore" in str(over[0])

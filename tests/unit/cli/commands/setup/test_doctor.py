@@ -16,10 +16,12 @@ from compactor.cli.commands.setup import doctor
 from compactor.cli.commands.setup.doctor import Standing
 from compactor.coordination import Member, SeenMember
 from compactor.errors import UnreachableError
+from compactor.metastore.catalog import Catalog
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
 from compactor.metrics import version
 from compactor.roles.identity import Identity
+from compactor.roles.pauses import POOL_KEY
 from tests.unit.cli.commands.setup.test_init import site
 
 OURS = version()
@@ -290,6 +292,17 @@ def test_names_that_name_nothing_are_told(free):
         put(database, of_table, "hive.compactor.worker.pool", "web")
         put(database, (schema.database_params, dbs.db_id, dbs.name == "shop"), "No_Auto_Compation", "true")
     assert {sentence for standing, sentence, _ in told(free, "names") if standing == "warning"} == NAMED
+
+
+def test_pools_are_read_once(free, monkeypatch):
+    """However many pools the settings name, the pools of tables are asked for once."""
+    asked = []
+    read = Catalog.parameters_of_tables
+    monkeypatch.setattr(Catalog, "parameters_of_tables", lambda self, keys: asked.append(keys) or read(self, keys))
+    with free.config.open("a", encoding="utf-8") as file:
+        file.write(SLIPS)
+    told(free, "names")
+    assert asked.count((POOL_KEY,)) == 1
 
 
 def test_tables_that_are_left_alone_are_told(free):

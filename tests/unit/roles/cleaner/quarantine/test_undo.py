@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from compactor.acid.compaction import LayoutVersion
 from compactor.acid.listing import FileEntry, Listing
 from compactor.acid.names import base_name, delta_name
+from compactor.acid.snapshot import ReadSnapshot
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
 from compactor.roles.cleaner.quarantine.manifest import KeptDirectory, KeptFiles, QuarantineManifest
-from compactor.roles.cleaner.quarantine.sight import Sight, beside, seen
+from compactor.roles.cleaner.quarantine.sight import beside, seen
 from compactor.roles.cleaner.quarantine.undo import require_none_aborted, undo_of
 from tests import strategies
 
@@ -40,7 +41,7 @@ def kept_files(name, of=KeptFiles, **more):
 def test_what_is_not_read_all_together_is_read_in_no_part(here, back, write_ids, txns, data):
     """Whatever of it is back, and in whatever order: readers read what they read before, or all together shows it."""
     back = [name for name in back if name not in here]
-    now, inside, sight = listing(here), listing(back), Sight(write_ids, txns, LayoutVersion.HIVE_4)
+    now, inside, sight = listing(here), listing(back), ReadSnapshot(LayoutVersion.HIVE_4, write_ids, txns)
     try:
         before = seen(sight.resolve(now))
         together = seen(sight.resolve(beside(now, inside, back)))
@@ -74,10 +75,10 @@ def many(count):
 def test_the_rules_of_readers_are_asked_as_often_for_many_directories_as_for_few(monkeypatch, count):
     """Each time costs as much as the partition is large, so once for each directory would be too often."""
     asked = []
-    resolve = Sight.resolve
-    monkeypatch.setattr(Sight, "resolve", lambda its, found: (asked.append(1), resolve(its, found))[1])
+    resolve = ReadSnapshot.resolve
+    monkeypatch.setattr(ReadSnapshot, "resolve", lambda its, found: (asked.append(1), resolve(its, found))[1])
     manifest, here, inside = many(count)
-    sight = Sight(ValidWriteIdList("db.t", count), ValidTxnList(900), LayoutVersion.HIVE_4)
+    sight = ReadSnapshot(LayoutVersion.HIVE_4, ValidWriteIdList("db.t", count), ValidTxnList(900))
     undo = undo_of("kept", manifest, here, inside, sight)
     require_none_aborted(undo, {})
     assert len(undo.back) == count
@@ -87,7 +88,7 @@ def test_the_rules_of_readers_are_asked_as_often_for_many_directories_as_for_few
 def test_what_is_to_be_there_is_told_by_names_and_lengths():
     """A file that is missing, longer or new is another state; what is hidden isn't looked at."""
     manifest, here, inside = many(2)
-    sight = Sight(ValidWriteIdList("db.t", 2), ValidTxnList(900), LayoutVersion.HIVE_4)
+    sight = ReadSnapshot(LayoutVersion.HIVE_4, ValidWriteIdList("db.t", 2), ValidTxnList(900))
     undo = undo_of("kept", manifest, here, inside, sight)
     assert undo.is_before(undo.before)
     hidden = Listing(undo.before.files, (*undo.before.directories, ".trash-compactor-1-12345678-undo"))
@@ -104,7 +105,7 @@ def test_a_manifest_that_names_a_directory_twice_is_refused():
     """The second rename would find nothing."""
     manifest, here, inside = many(2)
     twice = replace(manifest, directories=(*manifest.directories, manifest.directories[0]))
-    sight = Sight(ValidWriteIdList("db.t", 2), ValidTxnList(900), LayoutVersion.HIVE_4)
+    sight = ReadSnapshot(LayoutVersion.HIVE_4, ValidWriteIdList("db.t", 2), ValidTxnList(900))
     with pytest.raises(RefusedError, match="twice"):
         undo_of("kept", twice, here, inside, sight)
 
@@ -119,7 +120,7 @@ def test_a_manifest_that_names_a_directory_twice_is_refused():
 def test_half_of_a_result_of_two_hides_all_that_was_replaced(left, read):
     """Deleted rows would be shown, or the rows of all deltas be missing: therefore such a result is never taken away."""
     back = ["delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delete_delta_0000003_0000003_0000"]
-    sight = Sight(ValidWriteIdList("db.t", 3), ValidTxnList(9), LayoutVersion.HIVE_4)
+    sight = ReadSnapshot(LayoutVersion.HIVE_4, ValidWriteIdList("db.t", 3), ValidTxnList(9))
     assert seen(sight.resolve(listing([*left, *back]))) == read
     manifest, _, inside = many(3)
     two = replace(

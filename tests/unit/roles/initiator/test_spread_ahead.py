@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from compactor.roles.initiator.ahead import ahead
+from compactor.roles.initiator.spread import ahead
 
 
 def test_all_come_in_their_order():
