@@ -118,8 +118,8 @@ class Initiator:
             if plan.anew:
                 self._unchanged, self._refusals = Unchanged(), Refusals(services.queue)
             tally, look = self._cycle(held, plan, judge)
-            if not (tally.left or tally.unread):
-                held.keep(plan.start_ms)  # Hive's own Initiator would go on from there
+            if not (tally.left or tally.unread or judge.pauses):
+                held.keep(plan.start_ms)  # Hive's own Initiator would go on from there, and miss what was passed over
         if not tally.unread:
             self._scan_state.came(
                 plan,

@@ -275,6 +275,23 @@ def test_a_write_that_only_its_id_tells_of_waits_for_the_end_of_a_pause(world):
     assert initiator.run_once().sentence == "full scan: queued 1 of 1 candidates, 1 listed"
 
 
+def test_hives_initiator_misses_nothing_that_was_paused(world):
+    """
+    Hive 4's Initiator looks at what was committed since the start of the last cycle that AUX_TABLE names. While tables are
+    passed over that start isn't stored, also not by a later cycle without candidates; afterwards it is.
+    """
+    world.table(rows=3)
+    world.settle_time()
+    pause(world, "table:db.t")
+    initiator = world.initiator()
+    for _ in range(2):
+        initiator.run_once()
+    assert world.services.initiating.last_cycle_ms() is None
+    resume(world, "table:db.t")
+    initiator.run_once()
+    assert world.services.initiating.last_cycle_ms() is not None
+
+
 def test_a_pause_while_the_initiator_looks(world):
     """What it was about to queue isn't queued, and is looked at again."""
     world.table(rows=11)
