@@ -82,6 +82,7 @@ class Reason(StrEnum):
     NOT_OBSERVED = "not-observed"
 
     # a compaction may not begin now (docs/control.md)
+    NOT_INCLUDED = "not-included"
     PAUSED = "paused"
     DRAINED = "drained"
     BLACKOUT = "blackout"

@@ -1035,7 +1035,8 @@ def cases_of_all(entities: int) -> SearchStrategy[dict[str, Any]]:
     """
     What there may be at one moment: an entry or none for each table or partition (state, pool, type, what daemons noted
     of it, whether a reader holds it back), daemons (host, roles, pools, alive, what holds their workers), pauses (scope,
-    cleaning too), drained hosts, a budget of one job, a table whose files stay, a source of replication.
+    cleaning too), drained hosts, a budget of one job, the tables that are worked on, a table whose files stay, a source of
+    replication.
     """
     hosts = st.sampled_from(["h1", "h2"])
     entry = st.tuples(
@@ -1060,6 +1061,7 @@ def cases_of_all(entities: int) -> SearchStrategy[dict[str, Any]]:
             "pauses": st.lists(st.tuples(scopes, st.booleans()), max_size=2),
             "drained": st.lists(hosts, max_size=2),
             "one_job": st.booleans(),
+            "only": st.sampled_from([None, None, ["shop.*"], ["Shop.ord*", "hr.*"], ["hr.*"]]),
             "kept": st.booleans(),
             "replicated": st.booleans(),
         }

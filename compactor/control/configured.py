@@ -1,5 +1,6 @@
-"""Converts windows, blackouts and budgets of the settings into the values that decisions use."""
+"""Converts the included tables, windows, blackouts and budgets of the settings into the values that decisions use."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from zoneinfo import ZoneInfo
@@ -13,12 +14,18 @@ from compactor.settings.control import WEEKDAYS, Selected, Times
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """The windows, blackouts and budgets that the settings define."""
+    """
+    The windows, blackouts and budgets that the settings define.
+
+    Args:
+        only: the tables that this daemon works on.
+    """
 
     windows: tuple[Window, ...]
     blackouts: tuple[Window, ...]
     budgets: tuple[SpendingBudget, ...]
     zone: tzinfo
+    only: ScopeFilter
 
     @classmethod
     def of(cls, settings: Settings) -> "Configured":
@@ -31,6 +38,7 @@ class Configured:
                 for given in settings.control.budgets
             ),
             zone=zone_of(default),
+            only=_tables(settings.control.only),
         )
 
     @property
@@ -43,8 +51,12 @@ def zone_of(name: str) -> tzinfo:
     return UTC if name.upper() == "UTC" else ZoneInfo(name)
 
 
+def _tables(patterns: Iterable[str], pools: Iterable[str] = ()) -> ScopeFilter:
+    return ScopeFilter(tuple(pools), tuple(pattern.lower() for pattern in patterns))
+
+
 def _selection(given: Selected) -> ScopeFilter:
-    return ScopeFilter(tuple(given.pools), tuple(pattern.lower() for pattern in given.tables))
+    return _tables(given.tables, given.pools)
 
 
 def _window(given: Times, default: str, *, wide: bool) -> Window:

@@ -114,6 +114,7 @@ class Control:
             budgets=configured.budgets,
             records=self._with_unpaid(known.spent),
             zone=configured.zone,
+            only=configured.only,
         )
 
     def last_look(self, subject: Subject) -> Denial | None:
@@ -128,11 +129,15 @@ class Control:
         return self.judge(fresh=True).may_begin(subject)
 
     def configured(self) -> Configured:
-        """The windows, blackouts and budgets of the current settings."""
+        """The included tables, windows, blackouts and budgets of the current settings."""
         settings = self._settings()
         if self._configured is None or self._configured[0] is not settings:
             self._configured = (settings, Configured.of(settings))
         return self._configured[1]
+
+    def includes(self, database: str, table: str) -> bool:
+        """Whether this daemon works on that table by its settings; asks nothing."""
+        return self.configured().only.covers(Subject(database, table))
 
     # Looking
 

@@ -2,8 +2,8 @@
 Decides whether a compaction may begin now, and if not, why not.
 
 Pure: all facts are given. The reasons are checked in this order, and the first that applies is the answer: control
-state unknown, host drained, paused, blackout, outside every maintenance window, budget of concurrent jobs, budget of
-bytes.
+state unknown, host drained, not included (`control.only`), paused, blackout, outside every maintenance window, budget of
+concurrent jobs, budget of bytes.
 Source: docs/control.md.
 """
 
@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
 from compactor.control.records import Drain, Holds, Pause
-from compactor.control.scope import Scope, Subject, listed
+from compactor.control.scope import Scope, ScopeFilter, Subject, listed
 from compactor.control.spending import SpendingBudget, room_at, used
 from compactor.control.times import shown
 from compactor.control.windows import Window, WindowStanding, standing
 from compactor.reasons import Reason
 
-ON_PURPOSE = frozenset({Reason.PAUSED, Reason.BLACKOUT, Reason.OUTSIDE_WINDOW})
+ON_PURPOSE = frozenset({Reason.NOT_INCLUDED, Reason.PAUSED, Reason.BLACKOUT, Reason.OUTSIDE_WINDOW})
 """An entry that waits for one of these waits on purpose: no alert counts its age."""
+_NAMED = 3
+"""Patterns of `control.only` that a sentence names."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -52,6 +54,7 @@ class Judge:
         host: the host whose workers ask; None: no particular host.
         records: the stored record of each budget of bytes.
         zone: the time zone of times in sentences.
+        only: the tables that this daemon works on.
     """
 
     now_ms: int
@@ -63,6 +66,7 @@ class Judge:
     budgets: tuple[SpendingBudget, ...] = ()
     records: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     zone: tzinfo = UTC
+    only: ScopeFilter = field(default_factory=ScopeFilter)
     pauses: tuple[Pause, ...] = field(init=False)
     """Those that haven't ended."""
     _standings: dict[Window, WindowStanding] = field(init=False, default_factory=dict)
@@ -73,8 +77,11 @@ class Judge:
 
     @property
     def free(self) -> bool:
-        """Whether nothing could deny any compaction: no pause, drain, window, blackout, budget or unknown state."""
-        limits = self.pauses or self.windows or self.blackouts or self.budgets
+        """
+        Whether nothing could deny any compaction: no pause, drain, window, blackout, budget or unknown state, and all
+        tables are included.
+        """
+        limits = self.only.tables or self.pauses or self.windows or self.blackouts or self.budgets
         return self.unknown is None and not limits and self.drained() is None
 
     @property
@@ -134,14 +141,22 @@ class Judge:
             self._known[subject] = self.paused(subject) or self._blackout(subject) or self._outside(subject)
         return self._known[subject] or self._crowded(subject, working) or self._spent(subject)
 
+    def left_alone(self, subject: Subject) -> Denial | None:
+        """Why no daemon with these settings works on that table; None: it is included."""
+        if self.only.covers(subject):
+            return None
+        return Denial(Reason.NOT_INCLUDED, f"control.only leaves it out, and names {shortened(self.only.tables)}")
+
     def paused(self, subject: Subject) -> Denial | None:
-        """The pause that holds a compaction; other reasons are ignored."""
-        return self._paused(pause for pause in self.pauses if pause.scope.covers(subject))
+        """What holds a compaction, and keeps the Initiator from asking for one; other reasons are ignored."""
+        return self.left_alone(subject) or self._paused(pause for pause in self.pauses if pause.scope.covers(subject))
 
     def cleaning(self, subject: Subject) -> Denial | None:
         """Why the Cleaner may not clean there; None: it may."""
-        return self.uncertain() or self._paused(
-            pause for pause in self.pauses if pause.cleaner and pause.scope.covers(subject)
+        return (
+            self.uncertain()
+            or self.left_alone(subject)
+            or self._paused(pause for pause in self.pauses if pause.cleaner and pause.scope.covers(subject))
         )
 
     def cancelled(self, subject: Subject) -> Denial | None:
@@ -227,7 +242,10 @@ class Judge:
 
 
 class Gate:
-    """The test that `Queue.claim` applies to entries; `first` is the first subject that it denied."""
+    """
+    The test that `Queue.claim` applies to entries; `first` is the first subject that it denied, of those that this
+    daemon works on at all.
+    """
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -247,11 +265,17 @@ class Gate:
         def may(database: str, table: str, pool: str | None) -> bool:
             subject = Subject(database, table, pool)
             denial = self._judge.may_begin(subject, busy)
-            if denial is not None and self.first is None:
+            if denial is not None and denial.reason is not Reason.NOT_INCLUDED and self.first is None:
                 self.first = (subject, denial)
             return denial is None
 
         return may
+
+
+def shortened(patterns: Sequence[str]) -> str:
+    """Patterns as a list for people, of many the first few and how many more there are."""
+    more = len(patterns) - _NAMED
+    return listed([*patterns[:_NAMED], f"{more} more"] if more > 0 else patterns)
 
 
 def _size(count: int) -> str:

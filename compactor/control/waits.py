@@ -45,6 +45,8 @@ class Wait:
             remedy = f"compactor drain {shlex.quote(denial.host)} --undo"
         elif denial.reason is Reason.UNSUPPORTED_KIND:
             remedy = "Hive's own workers"
+        elif denial.reason is Reason.NOT_INCLUDED:
+            remedy = "a pattern for it in control.only, and HUP; or Hive's own compactor"
         return cls(denial.reason.value, denial.sentence, remedy, denial.until_ms)
 
 

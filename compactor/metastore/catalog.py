@@ -274,15 +274,20 @@ class Catalog:
         query = select(dbs.db_location_uri).order_by(dbs.name)
         return self._database.glance(lambda connection: [found for found in connection.scalars(query) if found])
 
-    def table_locations(self) -> list[str]:
-        """Where the transactional tables lie."""
-        tbls, sds = self._schema.tbls.c, self._schema.sds.c
+    def table_locations(self) -> list[tuple[str, str, str]]:
+        """Where the transactional tables lie: database, table, location."""
+        dbs, tbls, sds = self._schema.dbs.c, self._schema.tbls.c, self._schema.sds.c
         query = (
-            select(sds.location)
+            select(dbs.name, tbls.tbl_name, sds.location)
             .join(self._schema.tbls, tbls.sd_id == sds.sd_id)
-            .where(tbls.tbl_id.in_(self._transactional()))
+            .join(self._schema.dbs, tbls.db_id == dbs.db_id)
+            .where(dbs.ctlg_name == DEFAULT_CATALOG, tbls.tbl_id.in_(self._transactional()))
         )
-        return self._database.glance(lambda connection: [found for found in connection.scalars(query) if found])
+        return self._database.glance(
+            lambda connection: [
+                (database, table, found) for database, table, found in connection.execute(query) if found
+            ]
+        )
 
     def databases_with(self, key: str) -> Mapping[str, str]:
         """The value of a parameter, by the database that has it."""

@@ -8,6 +8,7 @@ Source: docs/control.md.
 from collections.abc import Callable, Iterable
 
 from compactor.control import Denial, Judge, Subject
+from compactor.control.judge import shortened
 from compactor.control.spending import used
 from compactor.control.waits import Workers
 from compactor.coordination import SeenMember
@@ -114,5 +115,6 @@ class Pauses:
     def _sentence(judge: Judge) -> str:
         if (unknown := judge.uncertain()) is not None:
             return f"nothing is claimed: {unknown.sentence}"
-        said = [denial.sentence for denial in (judge.drained(), *map(judge.told, judge.pauses)) if denial is not None]
+        said = [f"control.only names {shortened(judge.only.tables)}"] if judge.only.tables else []
+        said += [denial.sentence for denial in (judge.drained(), *map(judge.told, judge.pauses)) if denial is not None]
         return "; ".join(said) or "nothing is paused"

@@ -1,5 +1,6 @@
 """
-When compactions may begin (maintenance windows, blackouts, budgets), and how often daemons read operators' pauses.
+On which tables and when compactions may begin (the tables of a pilot, maintenance windows, blackouts, budgets), and how
+often daemons read operators' pauses.
 """
 
 import re
@@ -40,19 +41,21 @@ def _known_zone(name: str) -> str:
 Zone = Annotated[str, AfterValidator(_known_zone)]
 
 
+def _require_patterns(value: list[str]) -> list[str]:
+    if odd := next((pattern for pattern in value if not _PATTERN.fullmatch(pattern)), None):
+        raise ValueError(f"{odd!r} is no pattern of database.table, such as sales.* or *.staging_?")
+    return value
+
+
+TablePatterns = Annotated[list[str], AfterValidator(_require_patterns)]
+
+
 class Selected(Section):
     """A named rule that applies to some pools and tables, or to all."""
 
     name: str = Field(min_length=1, max_length=64, pattern=_NAME)
     pools: list[str] = Field(default_factory=list)
-    tables: list[str] = Field(default_factory=list)
-
-    @field_validator("tables")
-    @classmethod
-    def _are_patterns(cls, value: list[str]) -> list[str]:
-        if odd := next((pattern for pattern in value if not _PATTERN.fullmatch(pattern)), None):
-            raise ValueError(f"{odd!r} is no pattern of database.table, such as sales.* or *.staging_?")
-        return value
+    tables: TablePatterns = Field(default_factory=list)
 
 
 class Times(Selected):
@@ -155,8 +158,9 @@ class BudgetSettings(Selected):
 
 
 class ControlSettings(Section):
-    """How operators' pauses are read, and the budgets of compactions."""
+    """Which tables the daemon works on, how operators' pauses are read, and the budgets of compactions."""
 
+    only: TablePatterns = Field(default_factory=list)
     refresh_seconds: Seconds = 5
     trust_seconds: NotNegative = 60
     budgets: list[BudgetSettings] = Field(default_factory=list)

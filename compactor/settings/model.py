@@ -184,7 +184,7 @@ class Settings(BaseSettings):
         asked = self.initiator
         return (
             (asked.thresholds, asked.failed_threshold, asked.failed_retry_days),
-            (self.readers, self.limits, self.warehouse),
+            (self.readers, self.limits, self.warehouse, self.control.only),
         )
 
     def fingerprints(self) -> dict[str, str]:

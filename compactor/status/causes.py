@@ -163,12 +163,15 @@ class Hindrances:
         subject = subject_of(ready.entry)
         if subject not in self._denials:
             self._denials[subject] = self._daemons.judge.cleaning(subject)
+        denial = self._denials[subject]
+        if denial is not None and denial.reason is Reason.NOT_INCLUDED:
+            return Hindrance(denial=denial)  # the Cleaner asks nothing else of it
         if ready.entry.kind is CompactionKind.ABORT_CLEANUP:
-            return Hindrance(ready.blockers, self._denials[subject], failed=ready.entry.error_message or _ABORTED)
+            return Hindrance(ready.blockers, denial, failed=ready.entry.error_message or _ABORTED)
         # as the Cleaner will judge; nothing stays for a request to remove a directory
         stays = self._stay.get(ready.entry.entity) if self._stay and ready.entry.location is None else None
         failed = failed_cleaning(ready.entry)
-        return Hindrance(ready.blockers, self._denials[subject], stays, self._unattended, failed)
+        return Hindrance(ready.blockers, denial, stays, self._unattended, failed)
 
 
 def put_off(entries: Iterable[QueueEntry]) -> list[ReadyEntry]:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
+from compactor.control import Subject
 from compactor.control.judge import ON_PURPOSE
 from compactor.control.waits import Wait
 from compactor.coordination import SeenMember, not_led
@@ -162,13 +163,14 @@ class Overview:
         cleaning = Cleaning(database).ready_for_cleaning(*settings.cleaner.waits_ms)
         waiting = [entry for entry in entries if entry.state is QueueState.INITIATED]
         hindrances = Hindrances(Catalog(database), daemons, cleaning)
+        failing = Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days)
         return cls(
             now,
             daemons,
             entries,
             len(queue.foreign()),
             cause_records(causes_of(hindrances, [*cleaning, *put_off(entries)], waiting, daemons), {}, now),
-            sorted(Initiating(database).failing(initiator.failed_threshold, initiator.failed_retry_days), key=str),
+            sorted((one for one in failing if _is_included(one, daemons)), key=str),
             Transactions(database).open_transactions(),
             _read_last_day(database, settings, now),
             HiveSide.read(database),
@@ -197,7 +199,9 @@ class Overview:
         found += (
             {"id": entry.id, "entity": str(entry.entity), "failures": None, "last_failure": failed}
             for entry in self.entries
-            if entry.state is QueueState.READY_FOR_CLEANING and (failed := failed_cleaning(entry))
+            if entry.state is QueueState.READY_FOR_CLEANING
+            and (failed := failed_cleaning(entry))
+            and _is_included(entry.entity, self.daemons)
         )
         return found
 
@@ -217,6 +221,7 @@ class Overview:
             "broke_down": self.broke_down(),
             "failing": [str(entity) for entity in self.failing],
             "last_day": self.day,
+            "only": list(judge.only.tables),
             "pauses": [*map(pause_record, judge.pauses), *map(drain_record, judge.drains)],
             "open_transactions": len(self.open),
             "oldest_open_ms": max((txn.age_ms for txn in self.open if not txn.replication), default=None),
@@ -229,6 +234,10 @@ class Overview:
                 "undone": dict(self.undone),
             },
         }
+
+
+def _is_included(entity: Entity, daemons: Daemons) -> bool:
+    return daemons.judge.left_alone(Subject(entity.database, entity.table)) is None
 
 
 def troubles(seen: Overview) -> Iterator[Trouble]:

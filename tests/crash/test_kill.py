@@ -166,6 +166,28 @@ def test_hup_takes_over_what_it_can(scene):
     assert scene.drain(process) == 0
 
 
+def test_hup_includes_what_was_left_alone(scene):
+    """While `control.only` names another database nothing is done; with HUP and a wider list all is, without a restart."""
+    changed = yaml.safe_load(scene.config.read_text(encoding="utf-8"))
+    changed["initiator"]["full_scan_seconds"] = 3600
+    scene.config.write_text(yaml.safe_dump(changed | {"control": {"only": ["other.*"]}}), encoding="utf-8")
+    before = scene.names()
+    process = scene.start()
+
+    def cycles() -> int:
+        return sum(event.get("step") == steps.INITIATOR_QUEUED for event in scene.events())
+
+    scene.until(process, lambda: cycles() >= 3, "passed over")
+    assert [event["reason"] for event in scene.events() if event["event"] == "candidate.skipped"] == ["not-included"]
+    assert scene.names() == before
+    scene.config.write_text(yaml.safe_dump(changed | {"control": {"only": ["other.*", "db.*"]}}), encoding="utf-8")
+    send(process, signal.SIGHUP)
+    scene.until(process, scene.settled, "settled")
+    assert len(scene.names()) == 1
+    assert scene.drain(process) == 0
+    scene.assert_rows()
+
+
 def test_health_and_readiness(scene):
     """200 on both once all roles completed a cycle; the metrics show the queue."""
     process = scene.start()

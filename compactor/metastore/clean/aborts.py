@@ -38,6 +38,14 @@ _ROWS = 500
 """Rows in one INSERT at most."""
 
 
+Includes = Callable[[str, str], bool]
+"""Whether the caller works on a table, by the names of its database and its own."""
+
+
+def _all(_: str, __: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class AbortedGroup:
     """
@@ -104,7 +112,9 @@ class Aborts:
         self._put_off: dict[Entity, tuple[int, int]] = {}
         self._remembered: dict[Entity, _Remembered] = {}
 
-    def groups(self, count_threshold: int, age_ms: int, limit: int = 1000) -> list[AbortedGroup]:
+    def groups(
+        self, count_threshold: int, age_ms: int, limit: int = 1000, includes: Includes = _all
+    ) -> list[AbortedGroup]:
         """
         Groups with more components than `count_threshold`, or with a transaction that started longer than `age_ms` ago.
 
@@ -114,8 +124,9 @@ class Aborts:
 
         Args:
             limit: tables at most, each with all its groups: the groups of a table are swept together.
+            includes: other tables are left out, and don't count against the limit.
         """
-        return self._database.read(self._groups, count_threshold, age_ms, limit)
+        return self._database.read(self._groups, count_threshold, age_ms, limit, includes)
 
     def totals(self, crowd: int, late_ms: int) -> AbortTotals:
         """
@@ -267,15 +278,15 @@ class Aborts:
             self._put_off.pop(group.entity, None)
         return deleted
 
-    def end_retries(self) -> None:
+    def end_retries(self, includes: Includes = _all) -> None:
         """
         Delete the rows that put off groups of which nothing is left: a sweep for another group of the table, a
-        compaction or Hive's Cleaner forgot them.
+        compaction or Hive's Cleaner forgot them. Those of tables that aren't included stay.
         """
-        if self._stores_pauses and (ended := self._database.read(self._ended_retries)):
+        if self._stores_pauses and (ended := self._database.read(self._ended_retries, includes)):
             self._database.repeatable(self._delete_retries, ended)
 
-    def _ended_retries(self, connection: Connection) -> list[int]:
+    def _ended_retries(self, connection: Connection, includes: Includes) -> list[int]:
         queue, components = self._schema.compaction_queue.c, self._schema.txn_components.c
         names = (queue.cq_database, queue.cq_table, queue.cq_partition)
         waiting = {
@@ -288,7 +299,11 @@ class Aborts:
         query = select(components.tc_database, components.tc_table, components.tc_partition).distinct()
         query = query.where(components.tc_txnid.in_(aborted))
         there = {Entity(*name) for name in connection.execute(query)}
-        return [number for number, entity in waiting.items() if entity not in there]
+        return [
+            number
+            for number, entity in waiting.items()
+            if entity not in there and includes(entity.database, entity.table)
+        ]
 
     def _delete_retries(self, connection: Connection, numbers: Collection[int]) -> None:
         queue = self._schema.compaction_queue
@@ -387,7 +402,9 @@ class Aborts:
     def _of_aborts(self) -> ColumnElement[bool]:
         return self._schema.compaction_queue.c.cq_type == KIND_CODES[CompactionKind.ABORT_CLEANUP]
 
-    def _groups(self, connection: Connection, count_threshold: int, age_ms: int, limit: int) -> list[AbortedGroup]:
+    def _groups(
+        self, connection: Connection, count_threshold: int, age_ms: int, limit: int, includes: Includes
+    ) -> list[AbortedGroup]:
         schema = self._schema
         now = self._database.now_ms(connection)
         waiting = {
@@ -404,6 +421,8 @@ class Aborts:
         groups: dict[Entity, list[AbortedGroup]] = {}
         for database, table, partition, number, started in rows:
             entity = Entity(database, table, partition)
+            if not includes(entity.database, entity.table):
+                continue
             noted = self._remembered.get(entity.whole_table())
             if noted is not None and number <= noted.counts.get(partition, 0) + count_threshold:
                 continue

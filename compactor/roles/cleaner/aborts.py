@@ -74,11 +74,12 @@ class AbortCleaner:
         """
         self._held, self._tally, self._time_is_up = held, tally, time_is_up
         self._snapshot.forget()
-        limits = self._services.settings.initiator.thresholds
+        limits, includes = self._services.settings.initiator.thresholds, self._services.control.includes
         self._services.aborts.note_unnamed()
-        self._services.aborts.end_retries()
+        self._services.aborts.end_retries(includes)
+        age_ms = round(limits.aborted_age_hours * HOUR_MS)
         due: dict[Entity, list[AbortedGroup]] = {}
-        for group in self._services.aborts.groups(limits.aborted_count, round(limits.aborted_age_hours * HOUR_MS)):
+        for group in self._services.aborts.groups(limits.aborted_count, age_ms, includes=includes):
             due.setdefault(group.entity.whole_table(), []).append(group)
         self._begun = {entity: visit for entity, visit in self._begun.items() if entity in due}
         self._due_since = {entity: self._due_since.get(entity, self._clock()) for entity in due}

@@ -83,7 +83,11 @@ class Cleaner:
         with leading(services, Role.CLEANER) as held:
             self._held = held
             self._turns.away.begin()
-            ready = services.cleaning.ready_for_cleaning(*services.settings.cleaner.waits_ms)
+            ready = [
+                item
+                for item in services.cleaning.ready_for_cleaning(*services.settings.cleaner.waits_ms)
+                if services.control.includes(item.entry.entity.database, item.entry.entity.table)
+            ]
             for gone in self._memory.keys() - {item.entry.id for item in ready}:
                 del self._memory[gone]
             self._report(ready, tally)

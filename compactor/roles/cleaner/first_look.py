@@ -66,13 +66,14 @@ def _held_in(storage: Storage, trash: str) -> Mapping[str, int]:
 def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Seen | None]:
     """
     What lies in the directories of these entries now, by the entry's id: None if it can't be listed now. Entries that
-    weren't reached in time are left out.
+    weren't reached in time are left out, and so are those of tables that aren't included (`control.only`).
 
     One that is refused, or missing because its file system isn't mounted, is listed again: what lies there was there,
     and no later entry may come to remove it. So is one where nothing is, for it may be between the two steps of a
     rename. The cleaning says what is wrong.
     """
-    facts = services.catalog.facts_for({entry.entity for entry in entries})
+    included = [entry for entry in entries if services.control.includes(entry.entity.database, entry.entity.table)]
+    facts = services.catalog.facts_for({entry.entity for entry in included})
     until = time.monotonic() + LOOK_SECONDS
     away = AwayStores()
     away.begin()
@@ -93,4 +94,4 @@ def look(services: "Services", entries: Sequence[QueueEntry]) -> Mapping[int, Se
             return entry.id, None
 
     with ThreadPoolExecutor(services.settings.cleaner.threads, thread_name_prefix="observing") as pool:
-        return dict(reached for reached in pool.map(one, entries) if reached is not None)
+        return dict(reached for reached in pool.map(one, included) if reached is not None)

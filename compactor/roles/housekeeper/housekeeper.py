@@ -118,7 +118,11 @@ class Housekeeper:
         """
         services, refused = self._services, 0
         try:
-            waiting = services.queue.waiting(CompactionKind.REBALANCE)
+            waiting = [
+                entry
+                for entry in services.queue.waiting(CompactionKind.REBALANCE)
+                if services.control.includes(entry.entity.database, entry.entity.table)
+            ]
             tables = services.catalog.tables_for(entry.entity for entry in waiting) if waiting else {}
             for entry in waiting:
                 table = tables.get(entry.entity.whole_table())

@@ -89,10 +89,19 @@ class Recovery:
         return self._give_back(left, self.clear) if left else []
 
     def give_back_timed_out(self) -> list[QueueEntry]:
-        """Give back entries that were claimed longer ago than `worker.timeout_hours`, by any process but this one."""
+        """
+        Give back entries that were claimed longer ago than `worker.timeout_hours`, by any process but this one. Claims
+        of Hive's workers on tables that aren't included (`control.only`) are left to Hive's Initiator.
+        """
         services = self._services
         late = services.queue.timed_out(round(services.settings.worker.timeout_hours * HOUR_MS))
-        return self._give_back([entry for entry in late if not services.identity.is_mine(entry.worker_id)], self.clear)
+
+        def is_ours_to_free(entry: QueueEntry) -> bool:
+            if parse_worker_id(entry.worker_id) is None:
+                return services.control.includes(entry.entity.database, entry.entity.table)
+            return not services.identity.is_mine(entry.worker_id)
+
+        return self._give_back(filter(is_ours_to_free, late), self.clear)
 
     def give_back_claims_of_the_lost(self) -> list[QueueEntry]:
         """

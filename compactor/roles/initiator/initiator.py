@@ -118,7 +118,7 @@ class Initiator:
             if plan.anew:
                 self._unchanged, self._refusals = Unchanged(), Refusals(services.queue)
             tally, look = self._cycle(held, plan, judge)
-            if not (tally.left or tally.unread or judge.pauses):
+            if not (tally.left or tally.unread or judge.pauses or judge.only.tables):
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there, and miss what was passed over
         if not tally.unread:
             self._scan_state.came(

@@ -35,6 +35,7 @@ NOTHING: dict[str, Any] = {
     "pauses": [],
     "drained": [],
     "one_job": False,
+    "only": None,
     "kept": False,
     "replicated": False,
 }
@@ -134,8 +135,9 @@ def test_all_give_the_same_reasons(built, tmp_path_factory, case):
     shop = Shop(tmp_path_factory.mktemp("asked"))
     for file in built.glob("metastore.db*"):
         shutil.copy(file, shop.root / file.name)
-    budget = "control: {budgets: [{name: one, jobs: 1}]}\n" if case["one_job"] else ""
-    shop.config.write_text(f"database:\n  url: sqlite:///{shop.root}/metastore.db\nhost: h9\n{budget}")
+    control = {"budgets": [{"name": "one", "jobs": 1}] if case["one_job"] else [], "only": case["only"] or []}
+    sections = f"host: h9\ncontrol: {json.dumps(control)}\n"
+    shop.config.write_text(f"database:\n  url: sqlite:///{shop.root}/metastore.db\n{sections}")
     with shop.open() as database:
         make(database, open_coordinator(load_settings(shop.config), lambda: database), case)
         entries = Queue(database).entries()

@@ -36,7 +36,7 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
     words = case.look.split()
     options = case.options
     now = moment(words[1])
-    pauses, drains, working, asked, unknown = [], [], [], [], None
+    pauses, drains, working, asked, unknown, only = [], [], [], [], None, []
     sections = {"window": [], "blackout": [], "budget": []}
     spent: dict[str, dict[str, int]] = {}
     for line in case.entries:
@@ -64,6 +64,8 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
                 (working if verb == "working" else asked).append(Subject(*rest[0].split("."), *rest[1:]))
             case "unknown":
                 unknown = rest[0]
+            case "only":
+                only += rest
             case _:
                 sections[verb].append(section(rest))
     windows = {
@@ -72,7 +74,11 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
         "blackouts": sections["blackout"],
     }
     given = Configured.of(
-        Settings(database={"url": "sqlite:////unused.db"}, windows=windows, control={"budgets": sections["budget"]})
+        Settings(
+            database={"url": "sqlite:////unused.db"},
+            windows=windows,
+            control={"budgets": sections["budget"], "only": only},
+        )
     )
     judge = Judge(
         now_ms=now,
@@ -84,6 +90,7 @@ def situation(case: Case) -> tuple[Judge, list[Subject], list[Subject]]:
         budgets=given.budgets,
         records=spent,
         zone=given.zone,
+        only=given.only,
     )
     return judge, working, asked
 

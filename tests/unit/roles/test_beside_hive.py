@@ -212,3 +212,27 @@ def test_what_hive_aborted_before_it_began_took_no_time(beside_4):
     (entry,) = world.services.queue.history(QueueState.ABORTED)
     assert world.hive.rows(world.database.schema.completed_compactions, "cc_start") == [(0,)]
     assert (entry.start_ms, history_record(entry)["duration_ms"]) == (None, None)
+
+
+def test_hives_workers_take_what_a_pilot_leaves_alone_and_leave_its_pool(beside_4):
+    """
+    A pilot on one database whose entries have a pool of their own: a worker of Hive's takes those outside and those
+    without a pool, one of ours those of the pool. An empty name is a pool, too, of which Hive has no worker.
+    """
+    world = beside_4
+    world.configure(control={"only": ["shop.*"]}, worker={"pool": "pilot"})
+    pools = {"t": {"poolName": "pilot"}, "unnamed": {"poolName": ""}, "without": {}}
+    world.table("t", rows=3, insert_only=True)
+    for name in pools:
+        world.table(name, rows=3, database="shop", insert_only=True)
+    world.settle_time()
+    asked(world)
+    for name, pool in pools.items():
+        world.real.party.call("compact", {"dbname": "shop", "tablename": name, "type": "MAJOR"} | pool)
+    claimed = [world.real.claim() for _ in range(3)]
+    assert [entry and (entry["dbname"], entry["tableName"]) for entry in claimed] == [
+        ("db", "t"),
+        ("shop", "without"),
+        None,
+    ]
+    assert "shop.t: published" in world.worker().run_once().sentence

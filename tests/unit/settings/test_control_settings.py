@@ -3,6 +3,7 @@
 import pytest
 
 from compactor.control.configured import Configured
+from compactor.control.scope import ScopeFilter
 from compactor.control.windows import DAY, Once, Recurring
 from compactor.errors import SettingsError
 from compactor.settings import load_settings
@@ -91,6 +92,8 @@ MISTAKES = [
     (window("days: [mon], begins: 3"), "windows.maintenance.0.begins: unknown key"),
     ("windows: {time_zone: 5}", "windows.time_zone: input should be a valid string"),
     ("windows: {time_zone: '../etc/passwd'}", "is no time zone that is known here"),
+    ("control: {only: [shop]}", "control.only: 'shop' is no pattern of database.table, such as sales.* or *.staging_?"),
+    ("control: {only: shop.*}", "control.only: input should be a valid list"),
     ("control: {budgets: [{name: b}]}", "control.budgets.0: limits nothing: give jobs or bytes_per_hour"),
     ("control: {budgets: [{name: b, jobs: 0}]}", "control.budgets.0.jobs: input should be greater than or equal to 1"),
     ("control: {budgets: [{name: b, jobs: 1}, {name: b, jobs: 2}]}", "control.budgets: the name b stands twice"),
@@ -109,5 +112,16 @@ def test_a_mistake_is_one_line_naming_the_key(tmp_path, text, said):
 
 def test_they_may_be_changed_while_a_daemon_runs(tmp_path):
     """None of them needs a restart."""
-    changed, fixed = load(tmp_path, "").changes(load(tmp_path, window("days: [mon]") + "\ncontrol: {trust_seconds: 5}"))
-    assert (changed, fixed) == (("control.trust_seconds", "windows.maintenance"), ())
+    other = load(tmp_path, window("days: [mon]") + "\ncontrol: {trust_seconds: 5, only: [shop.*]}")
+    changed, fixed = load(tmp_path, "").changes(other)
+    assert (changed, fixed) == (("control.only", "control.trust_seconds", "windows.maintenance"), ())
+
+
+def test_the_tables_that_are_worked_on_are_patterns(tmp_path):
+    """In lower case, as names are compared; without any, all tables are; the Initiator judges anew by another list."""
+    before, other = load(tmp_path, ""), load(tmp_path, "control: {only: [Shop.*, hr.pay]}")
+    assert (Configured.of(before).only, Configured.of(other).only) == (
+        ScopeFilter(),
+        ScopeFilter(tables=("shop.*", "hr.pay")),
+    )
+    assert before.rules_of_judging != other.rules_of_judging

@@ -52,7 +52,7 @@ def orphans(session: Session, *, target: str, older_than: str, remove: bool, yes
         raise UsageError("--yes is for --remove")
     older_than_ms = control_records.length_ms(older_than, "--older-than")
     services = Services.over(session.database(write=yes), session.settings)
-    found = _found(session, _places(services, chosen(session, target, None), only_quarantine=quarantine))
+    found = _found(session, _places(services, _included(session, services, target), only_quarantine=quarantine))
     due = [(place, orphan) for place, orphan in found if orphan.is_due(older_than_ms)]
     size = sum(orphan.bytes for _, orphan in due)
     what = f"{plural(len(due), 'directory', 'directories')} ({plural(size, 'byte')}) proven and old enough"
@@ -106,6 +106,16 @@ def _remove(
             session.output.say(f"{len(removed):,} of {what} removed")
             raise
     return removed
+
+
+def _included(session: Session, services: Services, target: str) -> list[Found]:
+    """The tables and partitions that fit, but for those that `control.only` leaves out; says how many these are."""
+    among = chosen(session, target, None)
+    included = [one for one in among if services.control.includes(one.table.database, one.table.name)]
+    if left := len(among) - len(included):
+        what = plural(left, "directory", "directories")
+        session.output.say(f"{what} not looked into: control.only leaves {'it' if left == 1 else 'them'} out")
+    return included
 
 
 def _places(services: Services, found: list[Found], *, only_quarantine: bool) -> list[Leftovers]:

@@ -13,6 +13,7 @@ from compactor.cli.commands.looking.why import COLUMNS as CAUSE_COLUMNS
 from compactor.cli.naming.filters import watch_option, watched
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Code, Command, Session, pass_session
+from compactor.control.judge import shortened
 from compactor.status.overview import Overview
 from compactor.words import plural
 
@@ -85,7 +86,9 @@ def _section(title: str, columns: Sequence[OutputColumn], records: Sequence[Reco
 
 
 def sentences(document: Mapping[str, Any]) -> Iterator[str]:
-    """What is told in words: the queue by state, the last day, Hive's side."""
+    """What is told in words: which tables are included, the queue by state, the last day, Hive's side."""
+    if document["only"]:
+        yield f"control.only names {shortened(document['only'])}; other tables are left alone"
     for one in document["queue"]:
         age = one["since_ms"]
         oldest = "" if age is None else f", the oldest for {units.milliseconds(age)} ({one['oldest']})"

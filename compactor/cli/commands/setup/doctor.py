@@ -28,6 +28,9 @@ from compactor.cli.commands.setup.unknown_names import unknown_names
 from compactor.cli.hive_settings import deviations
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
+from compactor.control import Subject
+from compactor.control.configured import Configured
+from compactor.control.judge import shortened
 from compactor.coordination import Role, SeenMember
 from compactor.errors import CompactorError, RefusedError, SettingsError, UnreachableError
 from compactor.metastore.catalog import Catalog
@@ -336,15 +339,22 @@ def hive(session: Session) -> list[Finding]:
 
 
 def left_alone(session: Session) -> list[Finding]:
-    """Which tables the Initiator leaves alone because their owners want it so; nothing is wrong with that."""
+    """Which tables are left alone because operators or their owners want it so; nothing is wrong with that."""
     database = session.database()
+    only = Configured.of(session.settings).only
+    found: list[Finding] = []
+    if only.tables:
+        tables = Catalog(database).table_locations()
+        count = sum(only.covers(Subject(name, table)) for name, table, _ in tables)
+        said = f"control.only names {shortened(only.tables)}: {count:,} of {plural(len(tables), 'transactional table')}"
+        found = [Finding("tables", Standing.OK, f"{said}; the others are left alone")]
     parameters = Catalog(database).parameters_of_tables(AUTO_COMPACTION_KEYS)
     version = database.schema.generation.layout
     off = sorted(str(entity) for entity, both in parameters.items() if auto_compaction_off(*both, version))
     if not off:
-        return [Finding("tables", Standing.OK, f"none has {NO_AUTO_COMPACTION_KEY}")]
+        return [*found, Finding("tables", Standing.OK, f"none has {NO_AUTO_COMPACTION_KEY}")]
     said = f"no Initiator queues {plural(len(off), 'table')} with {NO_AUTO_COMPACTION_KEY}: {_listed(off)}"
-    return [Finding("tables", Standing.OK, f"{said}; compactor enqueue does")]
+    return [*found, Finding("tables", Standing.OK, f"{said}; compactor enqueue does")]
 
 
 def names(session: Session) -> list[Finding]:
@@ -364,13 +374,19 @@ def _listed(names: Sequence[str]) -> str:
 def _locations(session: Session) -> list[str]:
     """
     The roots that were set by hand; else, of databases and of directories around transactional tables, one of each
-    directory that holds such: the warehouse of managed tables isn't in the catalog, and a mount may be read-only.
+    directory that holds such: the warehouse of managed tables isn't in the catalog, and a mount may be read-only. With
+    `control.only`, of the tables that it includes; where there are none yet, of databases.
     """
     catalog = Catalog(session.database())
-    roots = session.settings.warehouse.roots
-    around = Counter(map(parent, catalog.table_locations()))
+    roots, only = session.settings.warehouse.roots, Configured.of(session.settings).only
+    around = Counter(
+        parent(location)
+        for database, table, location in catalog.table_locations()
+        if only.covers(Subject(database, table))
+    )
+    databases = [] if only.tables and around else catalog.database_locations()
     held: dict[tuple[str, str, str], str] = {}
-    for location in roots or (*(one for one, _ in around.most_common()), *catalog.database_locations()):
+    for location in roots or (*(one for one, _ in around.most_common()), *databases):
         with contextlib.suppress(CompactorError):
             parts = split(location)
             held.setdefault((parts.scheme, parts.authority, parts.path if roots else parent(parts.path)), location)

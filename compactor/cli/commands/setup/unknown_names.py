@@ -44,13 +44,17 @@ def _selected(settings: Settings, catalog: Catalog, daemons: Daemons) -> Iterato
         *(("windows.blackouts", item) for item in settings.windows.blackouts),
         *(("control.budgets", item) for item in settings.control.budgets),
     ]
+    patterns = [
+        *(("control.only", pattern) for pattern in settings.control.only),
+        *((f"{key}: {rule.name}", pattern) for key, rule in rules for pattern in rule.tables),
+    ]
+    for where, pattern in patterns:
+        try:
+            require_tables(catalog, pattern)
+        except (NothingFitsError, RefusedError, UsageError) as error:
+            yield Clash(f"{where}: {error}", _OR_NOT_YET)
     known = known_pools(settings, catalog, daemons) if any(rule.pools for _, rule in rules) else None
     for key, rule in rules:
-        for pattern in rule.tables:
-            try:
-                require_tables(catalog, pattern)
-            except (NothingFitsError, RefusedError, UsageError) as error:
-                yield Clash(f"{key}: {rule.name}: {error}", _OR_NOT_YET)
         for pool in rule.pools:
             if (unknown := unknown_pool(pool, known)) is not None:
                 yield Clash(f"{key}: {rule.name} names pool {unknown}", _OR_NOT_YET)

@@ -1,5 +1,6 @@
 """The listing of what lies there when a finished compaction is first observed (Hive 3.1)."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,12 @@ def test_what_is_not_reached_in_time_is_told_apart(monkeypatch):
     assert look(services, [entry]) == {}
 
 
+def test_what_control_only_leaves_out_is_not_listed():
+    """It is Hive's own Cleaner's."""
+    services, entry = _services(["/w/t"], Reason.LOCATION_MISSING)
+    assert look(services, [replace(entry, id=8, entity=Entity("hr", "t")), entry]) == {7: None}
+
+
 def _services(there, reason):
     entry = QueueEntry(7, Entity("db", "t", "p=1"), CompactionKind.MAJOR, QueueState.READY_FOR_CLEANING)
     found = {entry.entity: (SimpleNamespace(location="/w/t"), SimpleNamespace(location="/w/t/p=1"))}
@@ -62,5 +69,6 @@ def _services(there, reason):
         catalog=SimpleNamespace(facts_for=lambda _: found),
         storage=lambda _: _Store(there, reason),
         settings=SimpleNamespace(cleaner=SimpleNamespace(threads=1)),
+        control=SimpleNamespace(includes=lambda database, _: database == "db"),
     )
     return services, entry

@@ -221,6 +221,31 @@ def test_what_the_settings_hold_back_is_said_too(shop):
     assert shop.json("config", "check")["valid"] is True
 
 
+def test_tables_that_control_only_leaves_out_say_so(shop):
+    """`enqueue` at once; queue, why and explain, also of what isn't cleaned, of which nothing else counts then."""
+    only = {"control": {"only": ["shop.ev*"]}}
+    shop.config.write_text(yaml.safe_dump(yaml.safe_load(shop.config.read_text(encoding="utf-8")) | only))
+    said = "control.only leaves it out, and names shop.ev*"
+    result = shop.run("enqueue", "shop.orders")
+    assert (result.exit_code, f"it waits (not-included): {said}" in result.stderr) == (0, True)
+    shop.json("enqueue", "shop.events/day=2024-01-01/path=a%2Fb")
+    assert [entry["waits"] for entry in shop.json("queue")] == ["not-included", "no-worker"]
+    assert shop.json("queue")[0]["waits_because"] == said
+    assert [one["waits"] for one in shop.json("explain", "shop.orders")["queue"]] == ["not-included"]
+    (cause,) = [one for one in shop.json("why") if one["reason"] == "not-included"]
+    assert (cause["cause"], cause["remedy"]) == (
+        said,
+        "a pattern for it in control.only, and HUP; or Hive's own compactor",
+    )
+    with shop.open() as database:
+        queue = database.schema.compaction_queue
+        ready = {"cq_state": "r", "cq_highest_write_id": 1}
+        database.write(lambda connection: connection.execute(update(queue).values(ready)))
+    (cleaning,) = shop.json("explain", "shop.orders")["cleaning"]
+    assert [blocker["reason"] for blocker in cleaning["blockers"]] == ["not-included"]
+    assert {one["reason"] for one in shop.json("why", "shop.orders")} == {"not-included"}
+
+
 def test_members_name_the_roles_that_nobody_leads(shop):
     """Below the table with the reason, once; for programs in each record. Without any daemon there is nothing to add."""
     assert told(shop.run("members")) == "no daemon is there"

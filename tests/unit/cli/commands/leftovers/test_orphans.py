@@ -51,6 +51,15 @@ def test_it_removes_what_is_proven(shop, staging):
     assert shop.run("orphans", "--yes").exit_code == Code.USAGE
 
 
+def test_what_control_only_leaves_out_stays(shop, staging):
+    """It isn't even looked into, and the command says so, also of a table that is named."""
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "control: {only: [shop.*]}\n", encoding="utf-8")
+    result = shop.run("orphans", "mart", "--remove", "--yes")
+    assert result.exit_code == Code.NOTHING_TO_DO
+    assert "1 directory not looked into: control.only leaves it out" in result.stderr
+    assert staging.exists()
+
+
 def test_only_quarantine_is_looked_at(shop, staging):
     """With --quarantine; staging, of which there is some, is left alone."""
     assert shop.run("orphans", "mart", "--quarantine", "--remove", "--yes").exit_code == Code.NOTHING_TO_DO

@@ -30,6 +30,15 @@ def test_the_shop(shop):
     assert "0 compactions due" in shown
 
 
+def test_tables_that_control_only_leaves_out_are_counted(shop):
+    """They are surveyed as the others: an operator sees by it what a wider list would bring."""
+    assert shop.json("report")["left_alone"] == 0
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "control: {only: [shop.ev*]}\n", encoding="utf-8")
+    told = shop.json("report")
+    assert (told["left_alone"], told["due_major"]) == (1, 1)
+    assert "1 table left alone by the daemon: control.only names others" in shop.run("report").stdout
+
+
 def test_files_that_no_query_reads_are_named(shop, tmp_path):
     """Files of an insert-only table in no base and no delta: `report` and `explain` say where they are, and that they stay."""
     with shop.open() as database:
@@ -116,7 +125,7 @@ def test_names_cant_break_the_page():
     zeros = dict.fromkeys(
         ("due_major", "due_minor", "tables", "partitions", "files", "bytes", "directories", "small_files"), 0
     )
-    more = dict.fromkeys(("obsolete_bytes", "aborted", "open_transactions", "unreadable"), 2)
+    more = dict.fromkeys(("obsolete_bytes", "aborted", "open_transactions", "left_alone", "unreadable"), 2)
     document = {
         "target": "<*>",
         "taken": "2024-01-01T00:00:00.000Z",

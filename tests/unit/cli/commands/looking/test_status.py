@@ -2,6 +2,8 @@
 
 import json
 
+from tests.metastore.actor import Hive
+
 AGED = "silent-transaction"
 """What is told, too, of the shop's open transaction, once that is old enough."""
 
@@ -19,7 +21,7 @@ def test_programs_get_all_of_it(shop):
     told = json.loads(result.stdout)
     assert list(told) == [
         *("taken", "well", "troubles", "daemons", "not_led", "queue", "left_to_hive", "causes", "broke_down"),
-        *("failing", "last_day", "pauses", "open_transactions", "oldest_open_ms", "hive"),
+        *("failing", "last_day", "only", "pauses", "open_transactions", "oldest_open_ms", "hive"),
     ]
     assert (told["well"], whats(one["what"] for one in told["troubles"])) == (False, ["no-daemon", "no-worker"])
     assert told["queue"][0] | {"since_ms": 0} == {
@@ -32,6 +34,27 @@ def test_programs_get_all_of_it(shop):
     heading, *rows = shop.run("-o", "tsv", "status").stdout.splitlines()
     assert heading.split("\t") == ["what", "sentence", "since_ms", "remedy"]
     assert whats(row.split("\t")[0] for row in rows) == ["no-daemon", "no-worker"]
+
+
+def test_what_control_only_leaves_out_is_no_trouble(shop):
+    """It is named; what waits, fails or isn't cleaned there is Hive's business."""
+    shop.run("enqueue", "shop.orders")
+    with shop.open() as database:
+        hive, now = Hive(database), database.read(database.now_ms)
+        for _ in range(2):
+            hive.finished("shop.orders", state="f", start=now, enqueue_time=now)
+        hive.queued(
+            "shop.events/day=2024-01-02/path=x y", state="r", retry_retention=1, error_message="away", commit_time=1
+        )
+
+    def troubles():
+        told = json.loads(shop.run("-o", "json", "status").stdout)
+        return whats(one["what"] for one in told["troubles"]), told["only"]
+
+    assert {"no-worker", "failed-too-often", "broke-down"} < set(troubles()[0])
+    shop.config.write_text(shop.config.read_text(encoding="utf-8") + "control: {only: [hr.*]}\n", encoding="utf-8")
+    assert troubles() == (["no-daemon"], ["hr.*"])
+    assert "control.only names hr.*; other tables are left alone" in shop.run("status").stdout
 
 
 def test_it_is_shown_again(shop, two_looks):

@@ -266,11 +266,14 @@ windows:
   maintenance:
     - {name: late, tables: [shop.ordres, "*.even*"], pools: [nigth, night, default, web], start: "01:00", end: "02:00"}
 control:
+  only: [shop.*, shoq.*, shop.ordres]
   budgets:
     - {name: few, pools: [elt], jobs: 1}
 """
 NAMED = {
     "windows.blackouts: close: there is no database shoq (did you mean shop?)",
+    "control.only: there is no database shoq (did you mean shop?)",
+    "control.only: no transactional table fits shop.ordres (did you mean orders?)",
     "windows.maintenance: late: no transactional table fits shop.ordres (did you mean orders?)",
     "windows.maintenance: late names pool nigth, which no worker and no table has (did you mean night?)",
     "control.budgets: few names pool elt, which no worker and no table has (did you mean etl or default?)",
@@ -318,6 +321,23 @@ def test_tables_that_are_left_alone_are_told(free):
         assert told(free, "tables") == [("ok", said, None)]
         put(database, (schema.database_params, dbs.db_id, dbs.name == "shop"), "no_auto_compaction", "true")
     assert "queues 2 tables with no_auto_compaction: shop.events, shop.orders;" in told(free, "tables")[0][1]
+
+
+def test_the_tables_of_a_pilot_are_told(free):
+    """How many they are; of the stores only those are tried in which they lie."""
+    away = free.root / "away" / "hr.db"
+    with free.open() as database:
+        sds = database.schema.sds
+        away.mkdir(parents=True)
+        moved = sds.update().where(sds.c.location.like("%/orders")).values(location=f"file:{away}/orders")
+        database.write(lambda connection: connection.execute(moved))
+    with free.config.open("a", encoding="utf-8") as file:
+        file.write("control: {only: [Shop.Ev*]}\n")
+    said = "control.only names shop.ev*: 1 of 2 transactional tables; the others are left alone"
+    assert told(free, "tables") == [("ok", said, None), ("ok", "none has no_auto_compaction", None)]
+    stores = [one["check"] for one in free.json("doctor", "--no-spark") if one["check"].startswith("store")]
+    assert len(stores) == 1
+    assert str(away) not in stores[0]
 
 
 HIVES = {"metastore.txn.timeout": "300s", "metastore.compactor.initiator.on": "false"}
