@@ -848,7 +848,7 @@ def queues(draw: Any) -> list[QueueEntry]:
     number, moment, entries = 0, 4_102_444_800_000, []
     for step, passed in draw(st.lists(steps, min_size=1, max_size=25)):
         number, moment = number + step, moment + passed
-        urgency = draw(st.sampled_from((None, None, "0", "1", "2", "3", "4", "9", "-1", "1.5", "44", "")))
+        urgency = draw(st.sampled_from((None, None, "0", "1", "2", "3", "4", "5", "-1", "1.5", "44", "")))
         properties = {"orc.compress": "ZSTD"} if draw(st.booleans()) else {}
         entries.append(
             QueueEntry(

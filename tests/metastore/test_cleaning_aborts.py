@@ -40,8 +40,10 @@ def test_aborts_are_grouped_and_due_by_count_or_age(database, hive):
 def test_aborts_are_judged_below_open_writers(database, hive):
     """
     Directories are judged below the first open writer of the table, whatever partition it named; its write id and later
-    ones are left alone.
+    ones are left alone. Writers of other tables, of its database or its name, don't count.
     """
+    for name in ("db.u", "other.t"):
+        hive.touch(hive.begin(), name)
     _, aborted = hive.fail_write("db.t", "p=1")
     opened = hive.begin()
     write_id = hive.touch(opened, "db.t", "p=2")
@@ -80,6 +82,18 @@ def test_cleaned_aborts_are_forgotten(database, hive):
     assert aborts.forget(aborts.groups(0, -1), swept) == (1 if database.schema.generation.layout == "hive-4" else 2)
     assert set(hive.rows(database.schema.txn_components, "tc_writeid")) == {(last,)}
     assert Queue(database).history() == []
+
+
+def test_what_the_transaction_wrote_elsewhere_stays(database, hive):
+    """To other tables, of the swept one's database or its name, with the same write id."""
+    hive.create_table()
+    txn = hive.begin()
+    for name in ("db.t", "db.u", "other.t"):
+        hive.touch(txn, name)
+    hive.abort(txn)
+    assert Aborts(database).forget([], proof(database)) == 1
+    left = hive.rows(database.schema.txn_components, "tc_database", "tc_table", "tc_writeid")
+    assert left == [("db", "u", 1), ("other", "t", 1)]
 
 
 def test_cleaned_aborts_among_others_are_forgotten_one_by_one(database, hive):
@@ -195,6 +209,19 @@ def test_rows_that_hive_wrote_twice_bring_no_table_back(database, hive):
     assert aborts.forget(aborts.groups(0, 0), swept) == 0
     assert aborts.remember(swept)[0] == 1
     assert aborts.groups(1, 0) == []
+
+
+def test_a_sweep_counts_what_is_left_of_its_table_alone(database, hive):
+    """What is aborted elsewhere, in the table's database or under its name, or still open, may be more later."""
+    hive.create_table()
+    for name in ("db.t", "db.u", "other.t"):
+        hive.fail_write(name, silent=0)
+    opened = hive.begin()
+    hive.touch(opened)
+    aborts = Aborts(database)
+    assert aborts.remember(proof(database))[0] == 1
+    hive.abort(opened, silent=0)
+    assert [group.count for group in aborts.groups(0, 0) if group.entity == T] == [2]
 
 
 def test_a_swept_table_is_looked_at_again_when_the_time_is_over(database, hive):
@@ -620,3 +647,13 @@ def test_totals_tell_how_many_groups_are_crowded(database, hive):
     assert [aborts.totals(crowd, LATE_MS).crowded for crowd in (1, 2, 3)] == [2, 1, 0]
     assert aborts.totals(1, LATE_MS).count == 4
     assert aborts.count_may_write(LATE_MS) == 1
+
+
+def test_totals_tell_when_the_first_may_be_forgotten(database, hive):
+    """By the last sign of life of the one that has been silent for longest; open writers, and none, tell nothing."""
+    aborts, txns = Aborts(database), database.schema.txns
+    hive.touch(hive.begin(silent=5 * LATE_MS))
+    assert aborts.totals(1, LATE_MS).oldest_ms is None
+    oldest, *_ = (hive.fail_write("db.t", f"p={days}", silent=days * LATE_MS)[0] for days in (3, 0, 1))
+    ((beat,),) = hive.rows(txns, "txn_last_heartbeat", where=txns.c.txn_id == oldest)
+    assert aborts.totals(1, LATE_MS).oldest_ms == beat + LATE_MS

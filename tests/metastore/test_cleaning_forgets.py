@@ -200,6 +200,55 @@ def test_what_is_in_the_catalog_again_keeps_its_commits(database, hive, entity):
     assert Queue(database).entry(number).state is QueueState.READY_FOR_CLEANING
 
 
+def test_a_partition_is_gone_though_others_are_there(database, hive):
+    """Another one of its table, and one of its name in another table."""
+    for name, partition in (("db.t", "p=2"), ("db.u", "p=1")):
+        hive.add_partitions(hive.create_table(name, keys=(("p", "string"),)), [partition])
+    hive.write("db.t", "p=1")
+    number, _ = compacted(database, hive, "db.t/p=1")
+    Cleaning(database).mark_cleaned(Queue(database).entry(number), gone=True)
+    assert Queue(database).entry(number).state is QueueState.SUCCEEDED
+    assert hive.rows(database.schema.completed_txn_components, "ctc_writeid") == []
+
+
+def test_a_table_is_gone_though_others_are_there(database, hive):
+    """Another one of its database, and one of its name in another database."""
+    for name in ("db.u", "other.t"):
+        hive.create_table(name)
+    number, _ = compacted(database, hive)
+    Cleaning(database).mark_cleaned(Queue(database).entry(number), gone=True)
+    assert Queue(database).entry(number).state is QueueState.SUCCEEDED
+
+
+@pytest.mark.parametrize("column", ["cq_database", "cq_table", "cq_partition"])
+def test_an_entry_that_was_renamed_meanwhile_forgets_nothing(database, hive, column):
+    """Another table or partition may have the old name by now, with commits of its own."""
+    _, covered = hive.write("db.t", "p=1")
+    number, _ = compacted(database, hive, "db.t/p=1", write_id=covered)
+    entry = Queue(database).entry(number)
+    hive.change(update(database.schema.compaction_queue).values({column: "renamed"}))
+    with pytest.raises(OwnershipLostError):
+        Cleaning(database).mark_cleaned(entry)
+    assert hive.rows(database.schema.completed_txn_components, "ctc_writeid") == [(covered,)]
+    assert Queue(database).entry(number).state is QueueState.READY_FOR_CLEANING
+
+
+def test_a_cleaning_is_noted_while_its_entry_is_ready(database_4, hive_4):
+    """That it began, and that it must be tried again; in no other entry's row, and not when another has the entry."""
+    (number, _), (other, _) = compacted(database_4, hive_4), compacted(database_4, hive_4, "db.u")
+    queue, cleaning, table = Queue(database_4), Cleaning(database_4), database_4.schema.compaction_queue
+    entry, untouched = queue.entry(number), queue.entry(other)
+    cleaning.mark_cleaner_start(entry)
+    assert abs(queue.entry(number).cleaner_start_ms - database_4.read(database_4.now_ms)) < 60_000
+    cleaning.clear_cleaner_start(entry)
+    assert queue.entry(number).cleaner_start_ms == -1
+    hive_4.change(update(table).where(table.c.cq_id == number).values(cq_state="i"))
+    there = queue.entry(number)
+    cleaning.mark_cleaner_start(entry)
+    cleaning.retry_later(entry, 1, "disk gone")
+    assert (queue.entry(number), queue.entry(other)) == (there, untouched)
+
+
 def test_the_entry_of_a_dropped_table_named_in_capitals_ends(database, hive):
     """A client of the metastore's API named it so."""
     number, _ = compacted(database, hive, "DB.t")
@@ -224,7 +273,9 @@ def test_what_was_committed_above_a_write_id_is_told(database, hive):
     _, first = hive.write("db.t", "p=1")
     _, elsewhere = hive.write("db.t", "p=2")
     _, here = hive.write("db.t", "p=1")
-    hive.write("db.u", "p=1")
+    for name in ("db.u", "other.t"):
+        for _ in range(3):
+            hive.write(name, "p=1")
     cleaning = Cleaning(database)
     assert cleaning.written_above(P, first) == [f"write id {here} was committed since"]
     assert cleaning.written_above(T, first) == [

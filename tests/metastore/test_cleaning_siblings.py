@@ -34,8 +34,10 @@ def test_a_compaction_at_work_holds_nothing_back(database, hive):
 
 
 def test_the_directory_is_listed_before_its_readers_are_read(database_3, hive_3):
-    """Whoever begins in between counts; and what was listed first stays with the entry."""
+    """Whoever begins in between counts; what was listed first stays with the entry. Of no other entry it is listed."""
     number, _ = compacted(database_3, hive_3, P1)
+    for state in ("i", "w"):
+        hive_3.queued("db.t/p=2", state=state)
     asked = []
 
     def look(entries):

@@ -482,3 +482,15 @@ def test_who_may_be_listing_is_waited_for_once(database, hive, monkeypatch):
     Cleaning(database).check_alone(item)
     with pytest.raises(MayBeListedError):
         Cleaning(database).check_alone(replace(item, unlisted=True))
+
+
+def test_a_lock_elsewhere_stops_no_removal(database, hive):
+    """Of another table, of its database or its name; one of the table itself, or of any of its partitions, does."""
+    number, _ = compacted(database, hive)
+    item = replace(judged(Cleaning(database), number), unlisted=True)
+    for name in ("db.u", "other.t"):
+        hive.lock(name)
+    Cleaning(database).check_alone(item)
+    hive.lock("db.t", "p=1")
+    with pytest.raises(MayBeListedError):
+        Cleaning(database).check_alone(item)

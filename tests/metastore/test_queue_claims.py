@@ -46,6 +46,21 @@ def test_entries_are_passed_over(database):
     assert queue.claim("w", "1", without={numbers[0]}, among=set(numbers[:2])) is None
 
 
+def test_of_many_that_are_passed_over_each_is_read_once(database):
+    """The queue is read on behind the last one, also among those that were queued in one minute."""
+    queue = Queue(database)
+    queue.enqueue_all([Request(Entity("db", "t", f"p={number}"), MAJOR) for number in range(400)])
+    asked = []
+
+    class Every(frozenset):
+        def __contains__(self, number):
+            asked.append(number)
+            return True
+
+    assert queue.claimable(without=Every()) is None
+    assert asked == sorted(entry.id for entry in queue.entries())
+
+
 def test_unknown_kinds_are_left_alone(database, hive):
     """A row of a type or state of a later Hive is neither claimed nor an error; it is told of apart."""
     first = hive.queued(type="*")

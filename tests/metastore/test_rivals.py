@@ -9,7 +9,7 @@ from compactor.errors import OwnershipLostError, RivalError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity, QueueState
 from compactor.metastore.partition_names import folded_entity
-from compactor.metastore.txn.snapshots import COMPACTION
+from compactor.metastore.txn.snapshots import COMPACTION, REBALANCE_COMPACTION
 from compactor.metastore.txn.transactions import Transactions, TxnState
 
 OURS = f"compactor-there-{'0' * 32}-1"
@@ -97,6 +97,31 @@ def test_a_worker_whose_claim_was_taken_back_is_found_by_its_transaction(databas
     hive_4.abort(theirs)
     queue.require_none_open(entry, mine, lists)
     queue.mark_compacted_and_commit(entry, OURS, mine, None, lists)
+
+
+@pytest.mark.parametrize("opened", ["before the lists were taken", "after that"])
+@pytest.mark.parametrize("kind", [COMPACTION, REBALANCE_COMPACTION])
+def test_a_compaction_without_an_entry_is_found_by_its_lock(database_4, hive_4, kind, opened):
+    """Of the place alone, and for as long as it is open; a query's lock there, and our own, hinder nothing."""
+    mine, reader = hive_4.begin(kind=COMPACTION), hive_4.begin()
+    if opened == "after that":
+        lists = Transactions(database_4).compaction_txns(mine)
+    theirs, elsewhere = (hive_4.begin(kind=kind) for _ in range(2))
+    if opened != "after that":
+        lists = Transactions(database_4).compaction_txns(mine)
+    entry, queue = _claimed(database_4, hive_4, mine), Queue(database_4)
+    for txn_id in (mine, reader):
+        hive_4.lock(txn_id=txn_id)
+        hive_4.touch(txn_id)
+    hive_4.touch(mine, operation="c", write_id=1)
+    for name in ("db.u", "other.t", "db."):
+        hive_4.lock(name, txn_id=elsewhere)
+    queue.require_none_open(entry, mine, lists)
+    hive_4.lock(txn_id=theirs)
+    with pytest.raises(RivalError, match=f"a compaction in {theirs} of the same place is at work"):
+        queue.require_none_open(entry, mine, lists)
+    hive_4.abort(theirs)
+    queue.require_none_open(entry, mine, lists)
 
 
 def _waiting_is_claimed(hive, table, waiting):

@@ -6,6 +6,7 @@ from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.properties import encode_properties
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.reasons import Reason
+from tests.metastore.actor import T
 
 
 def writers(database, hive, partition="p=1", *, txn_id=None):
@@ -78,6 +79,24 @@ def test_readers_and_compactions_and_itself_do_not_count(database_4, hive_4):
     hive_4.touch(elsewhere, "db.u", "p=1")
     hive_4.touch(own, "db.t", "p=1")
     assert writers(database_4, hive_4, txn_id=own) == []
+
+
+@pytest.mark.parametrize("name", ["db.u", "other.t"])
+def test_what_is_written_to_another_table_does_not_count(database, hive, name):
+    """Of its database, or of its name: by a component, by a write id, by a lock with or without a transaction."""
+    touching, numbered, locking = (hive.begin() for _ in range(3))
+    hive.touch(touching, name, "p=1")
+    hive.allocate(numbered, name)
+    for txn_id in (locking, 0):
+        hive.lock(name, "p=1", txn_id=txn_id, kind="e")
+    assert writers(database, hive) == writers(database, hive, None) == []
+
+
+def test_the_lock_of_the_one_who_asks_does_not_count(database, hive):
+    """Another one of its kind does."""
+    own, other = hive.lock(kind="e"), hive.lock(kind="e")
+    (sentence,) = Cleaning(database).written_above(T, 0, own_lock=own)
+    assert sentence.startswith(f"lock {other} ")
 
 
 @pytest.mark.parametrize("kind", ["e", "x", "w"])

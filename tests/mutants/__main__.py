@@ -3,8 +3,8 @@ How strong are the tests? Draws small changes of the code at random, and runs th
 
 `make mutants ARGS="acid --count 20 --seed 1"`. The tests of `SUITES` are recorded once: which lines each reaches, and how
 long it takes. A mutant is judged by the tests that reach its line, the quickest first, until one fails, in a child of a
-process that has everything imported. Each survivor is printed as a diff, to be judged by a reader: either a test is
-missing, or the change makes no difference.
+process that has everything imported. With `--slower` those of `SLOWER` judge what survived. Each survivor is printed as
+a diff, to be judged by a reader: either a test is missing, or the change makes no difference.
 """
 
 import argparse
@@ -37,6 +37,7 @@ from tests.mutants.session import (
     Session,
     forked,
 )
+from tests.mutants.slower import Slower
 
 SUITES: Final[dict[str, tuple[str, ...]]] = {
     "acid": ("unit/acid", "unit/planning", "unit/engine/test_columns.py"),
@@ -45,12 +46,14 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
         "metastore/test_cleaning_*.py",
         "metastore/test_partition_names.py",
         "metastore/test_writers.py",
+        "unit/metastore/test_may_clean_book.py",
     ),
     "metastore/compaction_queue": (
         *(
             f"metastore/test_{name}.py"
             for name in ("queue_*", "announcements", "follow_ups", "gate", "housekeeping", "rivals", "urgency", "work")
         ),
+        "unit/metastore/compaction_queue",
     ),
     "engine/publish": ("unit/engine/test_publish*.py",),
     "engine/verify": ("unit/engine/test_verify*.py", "unit/engine/test_judged.py"),
@@ -58,6 +61,30 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     "parquet": ("unit/parquet", "unit/engine/test_foreign_files.py"),
 }
 """The tests that judge each package: folders, and patterns of files."""
+SLOWER: Final[dict[str, tuple[str, ...]]] = {
+    "acid": ("model/test_histories.py", "unit/roles/cleaner", "hive/test_layouts.py"),
+    "planning": (
+        "unit/roles/initiator",
+        "unit/cli/commands/looking",
+        "unit/engine/test_cut_plans.py",
+        "unit/engine/test_divided.py",
+        "unit/engine/test_full_acid.py",
+        "unit/engine/test_insert_only.py",
+        "model/test_histories.py",
+    ),
+    "metastore/clean": ("unit/roles/cleaner", "metastore/test_purge.py", "metastore/test_waiting_deletes.py"),
+    "metastore/compaction_queue": (
+        "unit/roles/worker",
+        "unit/cli/commands/queueing",
+        "unit/daemon/test_queue_metrics.py",
+        "metastore/test_real_hive.py",
+    ),
+    "engine/publish": ("unit/roles/worker", "unit/roles/test_roles_s3.py"),
+    "engine/verify": ("unit/engine", "spark/test_compaction.py"),
+    "orc/writing": ("unit/engine/test_full_acid.py", "hive/test_orc_rows.py", "spark/test_orc_pushdown.py"),
+    "parquet": ("unit/engine/test_insert_only.py", "hive/test_parquet_writers.py", "spark/test_parquet_joining.py"),
+}
+"""Suites below a minute each that judge what survived those, the likeliest first."""
 QUICK: Final = "not (long or cluster or deploy or live or trino or spark or hive or crash or postgres or mariadb)"
 LIBRARIES: Final = ("botocore.client", "fsspec", "numpy", "psycopg", "pyarrow.parquet", "pydantic_settings", "pymysql")
 """What most tests import, loaded once; not what pytest itself loads."""
@@ -198,6 +225,7 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--seconds", type=float, default=60, help="most time for the tests of a mutant, as recorded")
     asked.add_argument("--examples", type=int, default=25, help="most examples of a property, as long as it is quick")
+    asked.add_argument("--slower", action="store_true", help="let the suites of SLOWER judge what survived")
     asked.add_argument("--these", nargs="*", default=[], help="these mutants alone, by name: MODULE#NUMBER")
     options = asked.parse_args()
     RUN.mkdir(parents=True, exist_ok=True)
@@ -214,29 +242,41 @@ def main() -> None:
         chosen = [
             (package, mutant(*one)) for package in packages for one in drawn(package, shares[package], options.seed)
         ]
-    files = sorted({path for package in packages for name in SUITES[package] for path in _test_files(name)})
+    files = sorted({path for package in packages for path in in_order(SUITES[package])})
     judge = Judge(options)
     judge.session([one for _, one in chosen], files, packages)
     judge.read(files)
     ends = dict(json.loads(line) for line in judge.ends.read_text().splitlines())
     counts: Counter[tuple[str, str]] = Counter()
+    slower = Slower() if options.slower else None
+    quick = 0
     for package, one in chosen:
         end = ends[one.name]
         if end is None or end == SURVIVED:
             end = judge.imported(one)
             print(f"{end}: {one.name}, imported", flush=True)
+        quick += end in _DEAD
+        if slower is not None and end not in _DEAD:
+            started = time.monotonic()
+            end = slower.judged(one, in_order(SLOWER[package]))
+            print(f"{end}: {one.name}, by slower suites, {time.monotonic() - started:.0f} s", flush=True)
         counts[package, end] += 1
         if end not in _DEAD:
             print(f"{end}: {one.name}\n{_difference(one)}", flush=True)
     for package in packages:
         print(f"{package}: " + ", ".join(f"{counts[key]} {key[1]}" for key in sorted(counts) if key[0] == package))
     dead = sum(number for (_, end), number in counts.items() if end in _DEAD)
-    print(f"{dead} of {len(chosen)} killed")
+    print(f"{dead} of {len(chosen)} killed, {quick} by the quick tests")
     shutil.rmtree(RUN)
 
 
-def _test_files(name: str) -> list[Path]:
-    return sorted((ROOT / "tests").glob(name if name.endswith(".py") else f"{name}/**/test_*.py"))
+def in_order(names: Iterable[str]) -> list[Path]:
+    """The files of tests that folders and patterns name, in their order."""
+    return [
+        file
+        for name in names
+        for file in sorted((ROOT / "tests").glob(name if name.endswith(".py") else f"{name}/**/test_*.py"))
+    ]
 
 
 if __name__ == "__main__":

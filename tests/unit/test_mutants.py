@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tests.mutants.changes import ROOT, every, mutant, places
+from tests.mutants.__main__ import SLOWER, SUITES, in_order
+from tests.mutants.changes import ROOT, every, modules, mutant, places
 from tests.mutants.reach import Lines, Map, Reach
 
 
@@ -80,3 +81,10 @@ def test_what_was_recorded_holds_for_the_same_tests(tmp_path, monkeypatch):
     Map(25).keep(file, reaches)
     assert Map(25).known(file) == reaches
     assert Map(26).known(file) is None
+
+
+@pytest.mark.parametrize("suites", [SUITES, SLOWER])
+def test_each_package_has_its_suites(suites):
+    """Every name is that of a package, of a folder with tests, or of files that are there."""
+    assert all(modules(package) for package in suites)
+    assert all(in_order((name,)) for names in suites.values() for name in names)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from compactor.engine.digest_note import read_note
 from compactor.engine.results import RowCounts
 from compactor.engine.tasks.delete_windows import Written
 from compactor.engine.tasks.specs import work_of
+from compactor.engine.verify.result import _verify_tasks
 from compactor.engine.verify.stripes import VerifyTask
 from compactor.errors import CompactorError, VerificationError
 from compactor.orc import recode
@@ -430,3 +432,17 @@ def test_a_check_of_some_stripes_is_sent_what_it_needs(warehouse, table):
         assert part.work.bucket.segments == ()
         needed = {origin.path for origin in part.origins if origin.path is not None} | set(bucket.deletes)
         assert {one.path for one in part.work.inputs} == needed
+
+
+def test_each_file_is_checked_as_one_of_its_directory(warehouse, table):
+    """A minor compaction makes two, with files of the same names."""
+    attempt = staged(warehouse, table, CompactionKind.MINOR)
+    staging = SimpleNamespace(tasks="/t", place=lambda directory, name: f"/{directory}/{name}")
+    checked = {
+        task.path: (task.work.directory, task.work.kind)
+        for file in attempt.staged.files
+        for task in _verify_tasks(attempt.staged.plan, file, staging)
+    }
+    files = {f"/{file.directory}/{file.name}": (file.directory, file.kind) for file in attempt.staged.files}
+    assert len(files) == 2
+    assert checked == files

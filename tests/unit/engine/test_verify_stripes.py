@@ -7,11 +7,13 @@ import pytest
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, encode
+from compactor.acid.types import parse_hive_type
 from compactor.engine.results import Origin
 from compactor.engine.verify import stripes
 from compactor.errors import VerificationError
 from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.events.keys import StripeBounds
+from compactor.orc.format.codec import Compression
 from compactor.orc.format.key_columns import KeyColumns
 
 BUCKET, OTHER = encode(3, 0), encode(4, 0)
@@ -283,3 +285,98 @@ def test_events_are_looked_for_between_the_keys_of_recoded_stripes(monkeypatch, 
     }
     monkeypatch.setattr(stripes, "stripe_bounds", lambda _tail, index: None if index in missing else bounds[index])
     assert judge._recoded_span() == (None if missing else (first, last))
+
+
+ROW, OTHER_ROW = parse_hive_type("struct<a:int>"), parse_hive_type("struct<a:bigint>")
+READ = SimpleNamespace(rows=10)
+TAIL = {
+    "is_acid": True,
+    "row_tree": ROW,
+    "tree": "…",
+    "compression": Compression.ZLIB,
+    "stride": 10_000,
+    "rows": 10,
+    "stripes": (1, 2),
+    "length": 99,
+    "key_index": [RowKey(6, BUCKET, 4), RowKey(6, BUCKET, 9)],
+    "counts": (10, 0, 0),
+    "user_metadata": {"hive.acid.version": b"2", "note": SimpleNamespace(digest=READ)},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"is_acid": False}, "has columns"),
+        ({"row_tree": OTHER_ROW}, "has columns"),
+        ({"compression": Compression.NONE}, "is written with NONE and stride 10000"),
+        ({"stride": 5}, "is written with ZLIB and stride 5"),
+        ({"rows": 9}, "9 rows in 2 stripes; its task reported 10 in 2"),
+        ({"stripes": (1,)}, "10 rows in 1 stripes; its task reported 10 in 2"),
+        ({"length": 98}, "its task reported"),
+        ({"key_index": None}, "has no key index"),
+        ({"counts": (9, 0, 0)}, "says"),
+        ({"counts": (0, 0, 10)}, "says"),
+        ({"user_metadata": TAIL["user_metadata"] | {"hive.acid.version": b"1"}}, "says"),
+        ({"user_metadata": {"note": SimpleNamespace(digest=READ)}}, "says"),
+        ({"user_metadata": {"hive.acid.version": b"2"}}, "doesn't say what was read"),
+        (
+            {"user_metadata": TAIL["user_metadata"] | {"note": SimpleNamespace(digest=SimpleNamespace(rows=9))}},
+            "doesn't say what was read",
+        ),
+    ],
+)
+def test_each_word_of_a_files_tail_is_judged(monkeypatch, changes, said):
+    """Types, form, counts, key index, and what was read from the inputs; then the statistics of the whole file."""
+    judged = []
+    for kind in (DirKind.BASE, DirKind.DELETE_DELTA):
+        found = SimpleNamespace(**(TAIL | changes))
+        if kind is DirKind.DELETE_DELTA:
+            found.counts = found.counts[::-1]
+        judge = check(kind, tail=found)
+        judge._output = SimpleNamespace(row=ROW, compression=Compression.ZLIB, stride=10_000)
+        judge._task.count = 2
+        judge._task.file = SimpleNamespace(rows=SimpleNamespace(written=10), length=99, digest=READ)
+        monkeypatch.setattr(stripes, "acid_stats", lambda tail: tail.counts)
+        monkeypatch.setattr(stripes, "read_note", lambda metadata: metadata.get("note"))
+        monkeypatch.setattr(judge.__class__, "_file_statistics", lambda self: judged.append(self._tail))
+        if said is None:
+            judge.tail_of_file()
+            assert judged[-1] is found
+            judge._task.file.digest, found.user_metadata = SimpleNamespace(rows=0), {"hive.acid.version": b"2"}
+            judge.tail_of_file()
+        else:
+            with pytest.raises(VerificationError, match=said):
+                judge.tail_of_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"mine": RowKey(6, BUCKET, 8)}, "hasn't the last key of its source, stripe 3 of a"),
+        ({"mine": None}, None),
+        ({"theirs": None}, None),
+        ({"differs": "stripe 1 has other bytes"}, "has other bytes"),
+        ({"taken": [0, 2, 1]}, "has columns that readers take from others"),
+    ],
+)
+def test_a_copied_stripe_is_its_source(monkeypatch, changes, said):
+    """Its bytes where they are looked at, its columns at their places, and its last key, where both files tell it."""
+    key = RowKey(6, BUCKET, 9)
+    given = {"mine": key, "theirs": key, "differs": None, "taken": [0, 1, 2]} | changes
+    indexes = [None if given[name] is None else [None, None, given[name]] for name in ("mine", "theirs")]
+    theirs = SimpleNamespace(row_tree=ROW, key_index=indexes[1])
+    monkeypatch.setattr(stripes, "SourceIds", lambda *_: SimpleNamespace(of=given["taken"]))
+    monkeypatch.setattr(stripes, "difference", lambda *_: given["differs"])
+    for kind in (DirKind.BASE, DirKind.DELETE_DELTA):
+        judge = check(kind, tail=SimpleNamespace(key_index=indexes[0]))
+        judge._reader, judge._inputs = None, {"a": None}
+        judge._output = SimpleNamespace(row=ROW, columns_by=None)
+        judge._opened = SimpleNamespace(tail=lambda _: theirs, reader=lambda _: None)
+        if said is None or (kind is DirKind.DELETE_DELTA and "taken" in changes):
+            judge._copied(2, "a", 2)
+        else:
+            with pytest.raises(VerificationError, match=said):
+                judge._copied(2, "a", 2)

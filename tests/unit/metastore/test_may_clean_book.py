@@ -145,3 +145,21 @@ def shown(item: ReadyEntry) -> list[str]:
 def test_book(case: Case, request):
     """What the book says."""
     check(BOOK, case, answers, rewrite=request.config.getoption("--rewrite"))
+
+
+def test_the_same_holder_is_the_same_at_every_moment():
+    """Its sentence tells an age, or how much longer it holds; another transaction, lock or entry is another holder."""
+
+    def holders(at: int, *lines: str) -> dict[object, str]:
+        entries = ["ready 2 db.t covers=6 txn=9:c next=10 committed=90", *lines]
+        first = [f"at={at}", "newest=20", "retention=60"]
+        environment = environment_of("hive-4", first, [line.split() for line in entries])
+        item = may_clean(environment, {})[0][0]
+        return {blocker.what: blocker.sentence for blocker in item.blockers}
+
+    lines = ("ready 1 db.t covers=5 txn=8:c next=9 committed=80", "open 7 since=40", "lock 3 db.t")
+    now, later = holders(100, *lines), holders(110, *lines)
+    assert now.keys() == later.keys()
+    assert sum(now[holder] != later[holder] for holder in now) == 2
+    others = [holders(100, *(line.replace(old, new) for line in lines)) for old, new in (("1 db", "0 db"), ("7", "6"))]
+    assert [len(now.keys() - other.keys()) for other in [*others, holders(100, *lines[:2], "lock 4 db.t")]] == [1] * 3

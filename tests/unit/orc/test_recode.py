@@ -506,6 +506,20 @@ def test_keys_of_a_map_that_become_equal_in_the_tables_type_are_refused():
         run([source(file)], OutputFormat(acid_type(after)))
 
 
+def test_null_among_the_keys_of_a_map_is_refused():
+    """Arrow ends the process at such a key, pyorc would keep one of several; a map or a value that is NULL is fine."""
+    tree = row_type([("m", "map<int,int>")])
+
+    def file(entries):
+        return acid_file([insert(RowKey(1, BUCKET, 0), (entries,))], tree)
+
+    for entries in (None, {}, {1: None}):
+        assert rows_of(run([source(file(entries))], OutputFormat(acid_type(tree)))[0]) == rows_of(file(entries))
+    with pytest.raises(RefusedError, match="holds NULL among the keys of a map") as refused:
+        run([source(file({None: 1}))], OutputFormat(acid_type(tree)))
+    assert refused.value.reason is Reason.UNSUPPORTED_FORMAT
+
+
 def declared(file, row):
     """A file of one stripe of texts whose tail calls its columns something else."""
     sink = MemorySink()

@@ -58,6 +58,7 @@ def recoded(before, after, values):
         ("a:int", "a:decimal(12,2)", (-5,), ("-5.00",)),
         ("a:bigint", "a:string", (-(2**63),), (str(-(2**63)),)),
         ("a:decimal(8,2)", "a:decimal(10,4)", ("123456.78",), ("123456.7800",)),
+        ("a:decimal(8,0)", "a:decimal(9,0)", ("12345678",), ("12345678",)),
         ("a:varchar(3)", "a:varchar(9)", ("abc",), ("abc",)),
         ("a:varchar(3)", "a:string", ("ü ",), ("ü ",)),
         ("a:char(5)", "a:string", ("ab   ",), ("ab",)),
@@ -77,6 +78,12 @@ def recoded(before, after, values):
         ("a:int,l:array<struct<x:int>>", "l:array<struct<x:int>>,a:int", (1, [(2,), None]), ([(2,), None], 1)),
         ("a:int,m:map<string,struct<x:int>>", "m:map<string,struct<x:int>>,a:int", (1, {"k": (2,)}), ({"k": (2,)}, 1)),
         ("m:map<string,int>", "m:map<string,bigint>", ({"k": 1, "n": None},), ({"k": 1, "n": None},)),
+        (
+            "m:map<string,struct<x:int,y:string>>",
+            "m:map<string,struct<y:string,z:int,x:bigint>>",
+            ({"k": (1, "y")},),
+            ({"k": ("y", None, 1)},),
+        ),
         (
             "m:map<varchar(2),array<tinyint>>",
             "m:map<string,array<int>>",
@@ -166,6 +173,7 @@ def test_an_added_union_is_refused():
         ("a:int", "a:float", "int"),
         ("a:int", "a:decimal(10,2)", "decimal"),
         ("a:decimal(8,2)", "a:decimal(8,3)", "decimal"),
+        ("a:decimal(8,1)", "a:decimal(10,0)", "decimal"),
         ("a:string", "a:int", "string"),
         ("a:timestamp", "a:date", "timestamp"),
         ("a:date", "a:string", "date"),

@@ -242,6 +242,65 @@ def test_what_arrow_cannot_write_is_kept():
     assert "Bloom" in footer(change_meta(fields.META_BLOOM, thrift.I64, 4)).kept
 
 
+@pytest.mark.parametrize(
+    ("options", "needs"),
+    [
+        ({"compression": "none"}, ""),
+        ({"compression": "snappy"}, "1"),
+        ({"compression": {"n": "zstd", "s": "snappy"}}, "1 6"),
+        ({"compression": "none", "column_encoding": {"n": "DELTA_BINARY_PACKED", "s": "DELTA_BYTE_ARRAY"}}, "delta"),
+        ({"compression": "gzip", "column_encoding": {"n": "BYTE_STREAM_SPLIT"}}, "2 split"),
+    ],
+)
+def test_what_readers_must_know_is_told(options, needs):
+    """Of each column its codec, and encodings that not every reader knows; of a file without rows nothing."""
+    table = TABLE.select(["n", "s"])
+    assert footer(written(table, use_dictionary=False, **options)).needs == needs
+    assert footer(written(table.slice(0, 0), use_dictionary=False, **options)).needs is None
+
+
+BEFORE_FOOTER = len(FILE) - 8 - int.from_bytes(FILE[-8:-4], "little")
+
+
+@pytest.mark.parametrize(
+    ("place", "length"),
+    [
+        (fields.CHUNK_OFFSET_INDEX, fields.CHUNK_OFFSET_INDEX_LENGTH),
+        (fields.CHUNK_COLUMN_INDEX, fields.CHUNK_COLUMN_INDEX_LENGTH),
+    ],
+)
+@pytest.mark.parametrize(
+    ("at", "size", "sound"),
+    [
+        (None, None, True),
+        (1, None, False),
+        (None, 1, False),
+        (1, 1, True),
+        (0, 1, False),
+        (-1, 1, False),
+        (1, 0, False),
+        (1, -1, False),
+        (BEFORE_FOOTER - 9, 9, True),
+        (BEFORE_FOOTER - 8, 9, False),
+        (BEFORE_FOOTER, 1, False),
+    ],
+)
+def test_a_page_index_lies_before_the_footer(place, length, at, size, sound):
+    """With a place and a length, or there is none; each kind of index by itself."""
+
+    def change(found):
+        for number, kind, value in ((place, thrift.I64, at), (length, thrift.I32, size)):
+            _chunk(found).pop(number)
+            if value is not None:
+                thrift.put(_chunk(found), number, kind, value)
+
+    if sound:
+        assert footer(with_footer(FILE, change)).rows == 100
+    else:
+        with pytest.raises(CorruptFileError, match="a page index of"):
+            footer(with_footer(FILE, change))
+
+
 def test_a_group_without_fields_is_kept():
     """Arrow writes no such group; a copy keeps it."""
 

@@ -108,3 +108,32 @@ def test_structs_may_be_nested_64_levels_deep(levels):
         else:
             with pytest.raises(MalformedError, match="64 levels deep"):
                 thrift.decode(data, 0, {})
+
+
+READERS = {
+    "struct": lambda data: thrift.decode(data, 0, {}),
+    "fields": lambda data: thrift.spans(data, {}),
+    "head of a list": lambda data: thrift.list_header(data, 0),
+    "structs": lambda data: thrift.structs(data, 0),
+    "integers": thrift.integers,
+    "number": lambda data: thrift.unsigned_at(data, 0),
+    "text": lambda data: thrift.binary_at(data, 0),
+    "one number of a struct": lambda data: thrift.leading_integer(data, 1),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_ends_too_early_is_told_by_whoever_reads_it(reader):
+    """Nothing at all, and a number, a length or a count that goes on behind the end, alone or as a field."""
+    alone = reader not in {"struct", "fields", "one number of a struct"}
+    for data in (b"", b"\xff\xff" if alone else b"\x16\xff"):
+        with pytest.raises(MalformedError, match="too early"):
+            READERS[reader](data)
+
+
+@pytest.mark.parametrize("reader", ["structs", "integers"])
+def test_a_list_of_others_is_none(reader):
+    """Its elements would be read as what they aren't; without elements a list is of every kind."""
+    with pytest.raises(MalformedError, match="a list doesn't hold"):
+        READERS[reader](thrift.encoded_list([bytes(8)], thrift.DOUBLE))
+    assert READERS[reader](thrift.encoded_list([], thrift.DOUBLE)) == []

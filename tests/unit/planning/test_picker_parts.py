@@ -7,7 +7,7 @@ from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import UsageError
-from compactor.planning.included import enough, included, left_below, overlap, same_range, stranded
+from compactor.planning.included import aborted_inside, enough, included, left_below, overlap, same_range, stranded
 from compactor.planning.picker import OPENING_BYTES, Pick, PickInput, pick, score
 from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, look_up, quarantine_hours
 from tests.casebook import listing
@@ -272,6 +272,28 @@ def test_the_excess_is_that_of_the_threshold_passed_farthest(limits, excess):
     picked = pick(PickInput(state(f"base_5/ 100M {deltas}"), False, LayoutVersion.HIVE_4, limits))
     assert isinstance(picked, Pick)
     assert picked.excess == pytest.approx(excess)
+
+
+def test_without_a_base_the_ratio_is_no_measure():
+    """Twenty deltas alone pass the count twofold, however low the threshold of the ratio is."""
+    deltas = " ".join(f"delta_{number}_{number}/ 10M" for number in range(6, 26))
+    limits = Thresholds(delta_count=10, delta_ratio=0.1)
+    picked = pick(PickInput(state(deltas), False, LayoutVersion.HIVE_4, limits))
+    assert isinstance(picked, Pick)
+    assert picked.excess == pytest.approx(2)
+
+
+def test_rows_of_aborted_writes_lie_in_what_streams_wrote():
+    """Not in a compaction's result, whatever its range; of other directories than those that are given none is told."""
+    found = resolve(
+        listing(("base_5/ delta_6_10/ delta_11_15_v9/ delta_21_25/",)),
+        CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 100, (), (7, 12, 22))),
+        ValidTxnList(50),
+        LayoutVersion.HIVE_4,
+    )
+    assert found.mixed_aborted_write_ids == {7, 12, 22}
+    assert aborted_inside(found, found.deltas) == [7, 22]
+    assert aborted_inside(found, found.deltas[:1]) == [7]
 
 
 @pytest.mark.parametrize(

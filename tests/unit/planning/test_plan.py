@@ -123,6 +123,7 @@ def test_a_plan_of_a_major():
         "bucket_00000",
         [Action.COPY, Action.COPY],
     )
+    assert (bucket.deletes, bucket.delete_events) == ((), 0)
     assert made.prediction.copied == made.prediction.written == 32 * MIB
     assert {file.path for file in made.inputs} == {"base_5/bucket_00000", "delta_6_6_0000/bucket_00000"}
 
