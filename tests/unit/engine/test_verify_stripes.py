@@ -368,7 +368,7 @@ def test_a_copied_stripe_is_its_source(monkeypatch, changes, said):
     given = {"mine": key, "theirs": key, "differs": None, "taken": [0, 1, 2]} | changes
     indexes = [None if given[name] is None else [None, None, given[name]] for name in ("mine", "theirs")]
     theirs = SimpleNamespace(row_tree=ROW, key_index=indexes[1])
-    monkeypatch.setattr(stripes, "SourceIds", lambda *_: SimpleNamespace(of=given["taken"]))
+    monkeypatch.setattr(stripes, "source_ids", lambda *_: given["taken"])
     monkeypatch.setattr(stripes, "difference", lambda *_: given["differs"])
     for kind in (DirKind.BASE, DirKind.DELETE_DELTA):
         judge = check(kind, tail=SimpleNamespace(key_index=indexes[0]))
