@@ -38,7 +38,7 @@ def test_looks_that_another_server_answers(mysql_database, postgres, monkeypatch
     with Database(postgres.create(require_schema("postgres-4"))) as replica:
         looks = (replica, mysql_database)
 
-        def split(look):
+        def split(look, *_):
             there = looks[0].dialect.server_seen
             return looks[0].glance(lambda connection: there(connection, looks[0].schema.dbs))
 

@@ -221,14 +221,14 @@ def slow_catalog(world):
     world.table("t", rows=0)
     facts = world.services.catalog.find_table("db", "t")
     clock, reads = Clock(), []
-    read = world.database.read
+    glance = world.database.glance
 
-    def slowly(work, **named):
+    def slowly(work, *arguments):
         reads.append(work)
         clock.forward(2.0)
-        return read(work, **named)
+        return glance(work, *arguments)
 
-    world.database.read = slowly
+    world.database.glance = slowly
     return facts, Places(world.database, lambda: [str(world.folder)], clock), clock, reads
 
 
@@ -436,8 +436,8 @@ def test_the_catalog_is_read_once_for_many_questions(world):
     """A thousand places cost one look at the catalog, until it is half a minute old."""
     tables = [world.table(f"t{number}", rows=0) for number in range(3)]
     places, reads = world.services.places, []
-    read = world.database.read
-    world.database.read = lambda work, **named: (reads.append(work), read(work, **named))[1]
+    glance = world.database.glance
+    world.database.glance = lambda work, *given: (reads.append(work), glance(work, *given))[1]
     facts = {table.name: world.services.catalog.find_table("db", table.name) for table in tables}
     reads.clear()
     for _ in range(100):
@@ -477,14 +477,14 @@ def test_a_catalog_that_is_read_slowly_is_read_once_all_the_same(world, question
     world.table("t", rows=0)
     facts = world.services.catalog.find_table("db", "t")
     clock, reads = Clock(), []
-    read = world.database.read
+    glance = world.database.glance
 
-    def slowly(work, **named):
+    def slowly(work, *arguments):
         reads.append(work)
         clock.forward(40.0)
-        return read(work, **named)
+        return glance(work, *arguments)
 
-    world.database.read = slowly
+    world.database.glance = slowly
     places = Places(world.database, tuple, clock)
     for _ in range(3):
         if question == "alone":
@@ -501,18 +501,18 @@ def test_who_opens_a_file_does_not_wait_while_the_roots_are_read(world):
     """
     facts = world.services.catalog.find_table("db", world.table(rows=0).name)
     clock, reads, during = Clock(), [], []
-    places, read = Places(world.database, tuple, clock), world.database.read
+    places, glance = Places(world.database, tuple, clock), world.database.glance
     root = places.root_of(facts.location)
     clock.forward(40.0)
 
-    def fails(work, **named):
+    def fails(work, *arguments):
         reads.append(work)
         thread = threading.Thread(target=lambda: during.append(places.root_of(facts.location)))
         thread.start()
         thread.join(30)
         raise UnreachableError("away")
 
-    world.database.read = fails
+    world.database.glance = fails
     assert [places.root_of(facts.location) for _ in range(3)] == [root] * 3
     assert (during, len(reads)) == ([root], 1)
-    world.database.read = read
+    world.database.glance = glance

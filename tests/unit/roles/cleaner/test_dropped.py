@@ -344,13 +344,13 @@ def test_what_came_into_the_catalog_by_its_own_name_a_moment_ago_stays(world, pa
 
 def slow_catalog(world):
     """Its places: a read of all of it takes three seconds, and serves what follows."""
-    places, read = Places(world.database, list, world.clock), world.database.read
+    places, glance = Places(world.database, list, world.clock), world.database.glance
 
-    def slowly(work, **named):
+    def slowly(work, *arguments):
         world.clock.forward(3.0 if getattr(work, "__name__", "") == "owners" else 0.0)
-        return read(work, **named)
+        return glance(work, *arguments)
 
-    world.database.read = slowly
+    world.database.glance = slowly
     world.services.places = places
     return places
 

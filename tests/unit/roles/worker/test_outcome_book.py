@@ -50,11 +50,11 @@ def answers(case: Case) -> list[str]:
 def ended(words: list[str]) -> Ended:
     """One line: the error, and what is known of the attempt."""
     given = dict(word.partition("=")[::2] for word in words[1:])
-    if words[0] in ERRORS:
-        error: Exception = ERRORS[words[0]]("why")
+    error: Exception
+    if words[0] == Reason.VERIFICATION_FAILED:
+        error = VerificationError("why")
     else:
-        made = VerificationError if words[0] == Reason.VERIFICATION_FAILED else RefusedError
-        error = made(Reason(words[0]), "why")
+        error = ERRORS[words[0]]("why") if words[0] in ERRORS else RefusedError(Reason(words[0]), "why")
     return Ended(
         error,
         visible="published" in given,
