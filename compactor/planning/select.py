@@ -304,7 +304,8 @@ def _originals(entries: Sequence[FileEntry], spec: TableSpec) -> tuple[InputFile
     for entry in entries:
         _refuse_list_bucketing(entry.path, spec)
         name = parse_original_file(entry.name)
-        assert name is not None  # else `_refuse_names` has refused it
+        if name is None:
+            raise _refused(spec, Reason.UNKNOWN_NAME, f"{entry.path} isn't named like a bucket file")
         files.append(InputFile.of(entry, FileRole.ORIGINAL, "", name.bucket, raw=True))
     return tuple(files)
 

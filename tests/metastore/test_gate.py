@@ -47,6 +47,14 @@ def test_the_oldest_that_may_is_taken(database):
     assert queue.claim("w", "1", gate=free).entity == Entity("a", "t", "p=1")
 
 
+def test_names_in_capitals_are_those_of_the_catalog(database, hive):
+    """A client wrote them so: a pause of the table, or a list that includes it, means that entry, too."""
+    queue, number = Queue(database), hive.queued("DB.T")
+    assert queue.claim("w", "1", gate=judge("table:db.*").gate()) is None
+    only = Judge(now_ms=0, only=ScopeFilter(tables=("db.*",)))
+    assert queue.claim("w", "1", gate=only.gate()).id == number
+
+
 def test_entries_to_be_left_are_left_by_a_gate_too(database):
     """`without` and the gate together: also the oldest of a table may be left for its next."""
     queue = Queue(database)

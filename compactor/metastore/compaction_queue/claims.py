@@ -337,5 +337,5 @@ def _listed(column: ColumnElement[int], numbers: Collection[int]) -> ColumnEleme
 
 
 def _place(row: Sequence[Any]) -> tuple[str, str, str | None]:
-    """Database, table and, where the schema has pools, the pool."""
-    return row[0], row[1], row[2] if len(row) > 2 else None
+    """Database and table as the catalog has them, and, where the schema has pools, the pool."""
+    return row[0].lower(), row[1].lower(), row[2] if len(row) > 2 else None

@@ -53,6 +53,7 @@ cycle that ends looks like one that hangs.
 """
 _AT_ONCE = 10_000
 """Candidates that are described and judged at a time: bounds the memory that a scan of a large warehouse takes."""
+_PASSED_OVER = frozenset({Reason.PAUSED, Reason.NOT_INCLUDED, Reason.CONTROL_UNKNOWN})
 _MISPLACED = frozenset({Reason.OUTSIDE_ROOTS, Reason.OVERLAPPING_LOCATION, Reason.UNSAFE_LOCATION})
 """
 Reasons that the table's owner, or its neighbour's, has to mend: the history shows them, too, and they are checked again
@@ -112,13 +113,13 @@ class Initiator:
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
             settings = services.settings
-            plan = self._scan_state.plan(
-                services.now_ms(), paused, settings.initiator.full_scan_seconds, settings.rules_of_judging
-            )
+            rules = (settings.rules_of_judging, judge.only)  # the judge may be of the settings before a reload
+            plan = self._scan_state.plan(services.now_ms(), paused, settings.initiator.full_scan_seconds, rules)
             if plan.anew:
                 self._unchanged, self._refusals = Unchanged(), Refusals(services.queue)
             tally, look = self._cycle(held, plan, judge)
-            if not (tally.left or tally.unread or judge.pauses or judge.only.tables):
+            passed_over = judge.pauses or judge.only.tables or not tally.skips.keys().isdisjoint(_PASSED_OVER)
+            if not (tally.left or tally.unread or passed_over):
                 held.keep(plan.start_ms)  # Hive's own Initiator would go on from there, and miss what was passed over
         if not tally.unread:
             self._scan_state.came(

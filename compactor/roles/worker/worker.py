@@ -179,8 +179,10 @@ class Worker:
         tells nothing of what this one lacks.
         """
         entry = self._services.queue.entry(entry_id)
-        if entry is None or entry.state is QueueState.INITIATED:
-            return entry is not None
+        if entry is None:
+            return False
+        if entry.state is QueueState.INITIATED:
+            return self._services.control.includes(entry.entity.database, entry.entity.table)
         return entry.state is QueueState.WORKING and self._services.identity.is_mine(entry.worker_id)
 
     def _work(self, entry: QueueEntry, seconds: float) -> Phrase:

@@ -230,6 +230,33 @@ def test_hives_initiator_misses_nothing_that_ours_passed_over(world):
     assert world.services.initiating.last_cycle_ms() is not None
 
 
+def test_hives_initiator_misses_nothing_that_is_left_out_while_ours_looks(world):
+    """What was picked before a reload, and isn't queued for it."""
+    world.table("t", rows=11, database="hr")
+    world.settle_time()
+    world.at_step[steps.INITIATOR_LISTED] = lambda: world.configure(**ONLY)
+    assert world.initiator().run_once().sentence.startswith("full scan: queued 0 of 1 candidates")
+    assert world.services.initiating.last_cycle_ms() is None
+
+
+def test_a_reload_while_the_initiator_begins(world, monkeypatch):
+    """What the list before it left out is judged in the next cycle, not only at the next full scan."""
+    world.table("t", rows=11, database="hr")
+    world.settle_time()
+    world.configure(**ONLY)
+    initiator, judge = world.initiator(), world.services.control.judge
+
+    def reloaded(**how):
+        found = judge(**how)
+        monkeypatch.undo()
+        world.configure()
+        return found
+
+    monkeypatch.setattr(world.services.control, "judge", reloaded)
+    assert "queued 0 of 1 candidates" in initiator.run_once().sentence
+    assert "queued 1 of 1 candidates" in initiator.run_once().sentence
+
+
 def test_duties_of_hive_are_those_of_the_whole_metastore(world):
     """Time-outs and purges know transactions, not tables: `housekeeper.enabled` alone says who does them."""
     world.configure(**ONLY, housekeeper={"enabled": "always"})

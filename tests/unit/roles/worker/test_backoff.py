@@ -223,9 +223,12 @@ def test_who_finds_nothing_while_another_tries_again_takes_nothing_for_well(worl
     assert set(said) == {"nothing is queued"}
 
 
-@pytest.mark.parametrize("end", ["cancelled", "done elsewhere"])
+@pytest.mark.parametrize("end", ["cancelled", "done elsewhere", "left out"])
 def test_an_entry_that_left_the_queue_is_not_waited_for(world, end):
-    """Somebody cancelled it, or another daemon did it: when its time has come and nothing is there, all is well."""
+    """
+    Somebody cancelled it, another daemon did it, or a reload leaves it to others: when its time has come and nothing is
+    there, all is well.
+    """
     world.table(rows=4, insert_only=True)
     world.settle_time()
     world.enqueue(Entity("db", "t"))
@@ -235,6 +238,8 @@ def test_an_entry_that_left_the_queue_is_not_waited_for(world, end):
     (entry,) = world.services.queue.entries()
     if end == "cancelled":
         world.services.queue.cancel(entry.id, "not needed")
+    elif end == "left out":
+        world.configure(control={"only": ["shop.*"]})
     else:
         world.services.queue.mark_failed(world.services.queue.claim("x-1", "1"), "x")
     world.clock.forward(10)
