@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
-from compactor.control.scope import ScopeFilter
+from compactor.control.scope import ScopeFilter, Subject
 from compactor.control.spending import SpendingBudget
 from compactor.control.windows import DAY, Once, Recurring, Window
 from compactor.settings import Settings
@@ -40,6 +40,10 @@ class Configured:
             zone=zone_of(default),
             only=_tables(settings.control.only),
         )
+
+    def includes(self, database: str, table: str) -> bool:
+        """Whether a daemon with these settings works on that table."""
+        return self.only.covers(Subject(database, table))
 
     @property
     def counts_bytes(self) -> bool:

@@ -137,7 +137,7 @@ class Control:
 
     def includes(self, database: str, table: str) -> bool:
         """Whether this daemon works on that table by its settings; asks nothing."""
-        return self.configured().only.covers(Subject(database, table))
+        return self.configured().includes(database, table)
 
     # Looking
 

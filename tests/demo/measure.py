@@ -14,7 +14,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.settings import ReaderSettings
 from compactor.status.items import DirectoryStanding, Item, Totals, items_of, read_totals
-from compactor.status.partition import CatalogMoment, Found, look
+from compactor.status.judging import CatalogMoment, Found, look
 from compactor.storage.registry import storage_for
 from tests.demo.reading import Fingerprint, fingerprint
 

@@ -36,7 +36,7 @@ from compactor.metastore.model import Entity
 from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import load_settings
-from compactor.status.partition import candidates, judge, look
+from compactor.status.judging import candidates, judge, look
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 from tests.demo.measure import Measured, MeasuredPlace, measure, places

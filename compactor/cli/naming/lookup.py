@@ -6,7 +6,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity, PartitionFacts, TableFacts
 from compactor.planning.eligibility import why_not_acid, why_unspecified
 from compactor.reasons import Reason
-from compactor.status.partition import Found
+from compactor.status.judging import Found
 from compactor.words import plural
 
 

@@ -17,7 +17,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.metastore.model import Entity, TableFacts
 from compactor.metastore.partition_names import DEFAULT_PARTITION
 from compactor.name_patterns import fits, is_pattern
-from compactor.status.partition import Found, partitions
+from compactor.status.judging import Found, partitions
 from compactor.words import plural
 
 _CONDITION: Final = re.compile(r"\s*(\w+)\s*(<=|>=|!=|<>|=|<|>)\s*('[^']*'|\"[^\"]*\"|[^\s'\"<>=!]+)\s*")

@@ -18,7 +18,7 @@ from compactor.errors import CompactorError
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.status.items import Totals, items_of, read_totals
-from compactor.status.partition import Found, candidates, failing, judge, look, why_ineligible
+from compactor.status.judging import Found, candidates, failing, judge, look, why_ineligible
 from compactor.storage.registry import storage_for
 from compactor.words import one_line
 
@@ -132,7 +132,7 @@ def _input_bytes(state: AcidState, kind: CompactionKind, insert_only: bool) -> i
     """Bytes of the files that a compaction of this kind takes in: a minor one leaves base and original files."""
     listed = [*state.deltas]
     originals: Sequence[FileEntry] = ()
-    if kind is CompactionKind.MAJOR:
+    if kind.makes_base:
         listed += [state.base] if state.base is not None else []
         originals = state.originals
     files = [file for one in listed for file in data_files(one, insert_only)]

@@ -107,14 +107,15 @@ class Initiator:
         """
         services = self._services
         services.database.connect()
+        settings = services.settings  # before the judge: what a reload between them changes is judged anew
         judge = services.control.judge()
         if (unknown := judge.uncertain()) is not None:
             return Cycle.held(f"nothing is queued: {unknown.sentence}")
         paused = frozenset(str(pause.scope) for pause in judge.pauses)
         with leading(services, Role.INITIATOR) as held:
-            settings = services.settings
-            rules = (settings.rules_of_judging, judge.only)  # the judge may be of the settings before a reload
-            plan = self._scan_state.plan(services.now_ms(), paused, settings.initiator.full_scan_seconds, rules)
+            plan = self._scan_state.plan(
+                services.now_ms(), paused, settings.initiator.full_scan_seconds, settings.rules_of_judging
+            )
             if plan.anew:
                 self._unchanged, self._refusals = Unchanged(), Refusals(services.queue)
             tally, look = self._cycle(held, plan, judge)

@@ -22,7 +22,7 @@ from compactor.metastore.db.database import Database
 from compactor.metastore.model import Entity
 from compactor.roles import steps
 from compactor.settings import ReaderSettings
-from compactor.status.partition import look
+from compactor.status.judging import look
 from tests.demo import show
 from tests.demo.__main__ import command
 from tests.demo.measure import measure, places

@@ -2,6 +2,7 @@
 
 import pytest
 
+from compactor.metastore.db.database import Database
 from compactor.roles.worker import metastore_retry
 from tests.metastore.databases import LIVED_ON, kinds, mariadb, metastore, postgres  # noqa: F401 - fixtures among them
 from tests.unit.roles.world import World
@@ -14,6 +15,15 @@ def impatient(monkeypatch):
     `test_metastore_retry` alone.
     """
     monkeypatch.setattr(metastore_retry, "AWAY_SECONDS", 0.0)
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Moves the clock of every database forward by so many milliseconds."""
+    moved = [0]
+    now_ms = Database.now_ms
+    monkeypatch.setattr(Database, "now_ms", lambda its, connection: now_ms(its, connection) + moved[0])
+    return lambda milliseconds: moved.__setitem__(0, moved[0] + milliseconds)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ from compactor.roles.initiator.rules import TableRules
 from compactor.roles.worker.entry_facts import look_up
 from compactor.settings import ReaderSettings
 from compactor.status.daemons import Daemons
-from compactor.status.partition import Found, judge, why_ineligible
+from compactor.status.judging import Found, judge, why_ineligible
 from tests.unit.roles.test_places import move, move_partition
 from tests.unit.roles.test_places_links import swap
 from tests.unit.roles.world import World

@@ -7,7 +7,6 @@ import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.metastore.compaction_queue.properties import encode_properties
-from compactor.metastore.db.database import Database
 from compactor.metastore.housekeeping import Duty
 from compactor.metastore.model import Entity
 from compactor.roles import steps
@@ -25,15 +24,6 @@ STORED = {
     "txn_components": "tc",
     "completed_txn_components": "ctc",
 }
-
-
-@pytest.fixture
-def later(monkeypatch):
-    """Moves the clock of every database forward by so many milliseconds."""
-    moved = [0]
-    now_ms = Database.now_ms
-    monkeypatch.setattr(Database, "now_ms", lambda its, connection: now_ms(its, connection) + moved[0])
-    return lambda milliseconds: moved.__setitem__(0, moved[0] + milliseconds)
 
 
 def rows_of(world, database):

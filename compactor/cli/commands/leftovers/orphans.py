@@ -11,7 +11,7 @@ from compactor.errors import CompactorError, UsageError
 from compactor.metastore.model import duration
 from compactor.roles.cleaner.quarantine.orphans import Leftovers, Orphan
 from compactor.roles.services import Services
-from compactor.status.partition import Found
+from compactor.status.judging import Found
 from compactor.words import plural
 
 COLUMNS = (

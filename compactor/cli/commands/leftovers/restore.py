@@ -17,7 +17,7 @@ from compactor.roles.cleaner.quarantine.kept import Kept
 from compactor.roles.cleaner.quarantine.manifest import QuarantineManifest
 from compactor.roles.cleaner.quarantine.restore import Restore
 from compactor.roles.services import Services
-from compactor.status.partition import Found
+from compactor.status.judging import Found
 from compactor.words import plural
 
 COLUMNS = (

@@ -31,7 +31,8 @@ from compactor.metastore.model import QueueEntry, QueueState
 from compactor.planning.document import CompactionPlan
 from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
-from compactor.status.partition import Found, Inspection, inspect, partition_records
+from compactor.status.judging import Found
+from compactor.status.partition import Inspection, inspect, partition_records
 
 PARTITION_COLUMNS = (
     OutputColumn("partition", "PARTITION"),

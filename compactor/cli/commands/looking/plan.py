@@ -26,7 +26,7 @@ from compactor.planning.included import OnlyCleaning, only_cleaning
 from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.spark.factory import submitter_for
-from compactor.status.partition import Found
+from compactor.status.judging import Found
 from compactor.storage.registry import storage_for
 
 

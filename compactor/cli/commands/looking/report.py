@@ -24,7 +24,6 @@ from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Command, Session, pass_session
 from compactor.cli.views.survey import SMALL_FILE, Survey, Surveyed, listed, worst
 from compactor.control.configured import Configured
-from compactor.control.scope import ScopeFilter, Subject
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
@@ -90,7 +89,7 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
 
 def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object]:
     database = session.database()
-    now, only = database.read(database.now_ms), Configured.of(session.settings).only
+    now, included = database.read(database.now_ms), Configured.of(session.settings).includes
     open_now = Transactions(database).open_transactions()
     names = {one.found.entity for one in surveyed}
     aborted = sum(one.aborted_count for one in Initiating(database).candidates() if one.entity in names)
@@ -101,7 +100,9 @@ def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object
         "taken": instant(now),
         "tables": len({one.found.table.full_name for one in surveyed}),
         "partitions": len(surveyed),
-        "left_alone": len({one.found.table.full_name for one in surveyed if not _is_included(only, one)}),
+        "left_alone": sum(
+            not included(*name) for name in {(one.found.table.database, one.found.table.name) for one in surveyed}
+        ),
         "unreadable": sum(bool(one.why_not) for one in surveyed),
         "directories": sum(one.directories for one in read),
         "files": sum(one.files for one in read),
@@ -115,10 +116,6 @@ def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object
         "oldest_open_ms": oldest,
         "left_files": [f"{one.found.entity}: {path}" for one in surveyed for path in one.left],
     }
-
-
-def _is_included(only: ScopeFilter, one: Surveyed) -> bool:
-    return only.covers(Subject(one.found.table.database, one.found.table.name))
 
 
 def _worst_record(session: Session, one: Surveyed, pick: Pick) -> Record:

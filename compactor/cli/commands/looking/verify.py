@@ -24,7 +24,7 @@ from compactor.metastore.catalog import Catalog
 from compactor.orc.digests.digest import Digest, column_paths, differences
 from compactor.planning.document import InputFile
 from compactor.reasons import Reason
-from compactor.status.partition import look
+from compactor.status.judging import look
 from compactor.storage.location import split
 from compactor.storage.registry import storage_for
 from compactor.words import plural

@@ -25,7 +25,7 @@ from compactor.metastore.db.sql import batches
 from compactor.metastore.model import Entity, QueueState
 from compactor.status.causes import Hindrances, cause_records, causes_of, put_off, ties
 from compactor.status.daemons import Daemons
-from compactor.status.partition import CatalogMoment, Found, look
+from compactor.status.judging import CatalogMoment, Found, look
 from compactor.storage.registry import storage_for
 from compactor.words import plural
 

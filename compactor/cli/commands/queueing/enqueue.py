@@ -31,7 +31,7 @@ from compactor.reasons import Reason
 from compactor.roles.eligibility import require_eligible
 from compactor.roles.pauses import pool_of
 from compactor.status.daemons import Daemons
-from compactor.status.partition import Found, why_ineligible
+from compactor.status.judging import Found, why_ineligible
 from compactor.status.records import achieved, history_record
 from compactor.words import plural
 

@@ -28,7 +28,6 @@ from compactor.cli.commands.setup.unknown_names import unknown_names
 from compactor.cli.hive_settings import deviations
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.control import Subject
 from compactor.control.configured import Configured
 from compactor.control.judge import shortened
 from compactor.coordination import Role, SeenMember
@@ -341,12 +340,12 @@ def hive(session: Session) -> list[Finding]:
 def left_alone(session: Session) -> list[Finding]:
     """Which tables are left alone because operators or their owners want it so; nothing is wrong with that."""
     database = session.database()
-    only = Configured.of(session.settings).only
+    control = Configured.of(session.settings)
     found: list[Finding] = []
-    if only.tables:
+    if control.only.tables:
         tables = Catalog(database).table_locations()
-        count = sum(only.covers(Subject(name, table)) for name, table, _ in tables)
-        said = f"control.only names {shortened(only.tables)}: {count:,} of {plural(len(tables), 'transactional table')}"
+        count = sum(control.includes(name, table) for name, table, _ in tables)
+        said = f"control.only names {shortened(control.only.tables)}: {count:,} of {plural(len(tables), 'transactional table')}"
         found = [Finding("tables", Standing.OK, f"{said}; the others are left alone")]
     parameters = Catalog(database).parameters_of_tables(AUTO_COMPACTION_KEYS)
     version = database.schema.generation.layout
@@ -378,13 +377,11 @@ def _locations(session: Session) -> list[str]:
     `control.only`, of the tables that it includes; where there are none yet, of databases.
     """
     catalog = Catalog(session.database())
-    roots, only = session.settings.warehouse.roots, Configured.of(session.settings).only
+    roots, control = session.settings.warehouse.roots, Configured.of(session.settings)
     around = Counter(
-        parent(location)
-        for database, table, location in catalog.table_locations()
-        if only.covers(Subject(database, table))
+        parent(location) for database, table, location in catalog.table_locations() if control.includes(database, table)
     )
-    databases = [] if only.tables and around else catalog.database_locations()
+    databases = [] if control.only.tables and around else catalog.database_locations()
     held: dict[tuple[str, str, str], str] = {}
     for location in roots or (*(one for one, _ in around.most_common()), *databases):
         with contextlib.suppress(CompactorError):

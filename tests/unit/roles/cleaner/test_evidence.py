@@ -6,7 +6,8 @@ partition after that.
 import os
 
 from compactor.status.items import DirectoryStanding
-from compactor.status.partition import Found, inspect
+from compactor.status.judging import Found
+from compactor.status.partition import inspect
 
 NAME = ".evidence-compactor-9-0123abcd"
 DAY = 24 * 3600

@@ -12,7 +12,7 @@ from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import READ_ONLY
 from compactor.metastore.txn.transactions import Transactions
 from compactor.settings import ReaderSettings
-from compactor.status.partition import look
+from compactor.status.judging import look
 from tests.demo.rows import CatalogRows, MetastoreLedger
 from tests.demo.warehouse import Warehouse
 from tests.metastore.actor import Hive

@@ -10,22 +10,12 @@ from structlog.testing import capture_logs
 
 from compactor.acid.names import TRASH_PREFIX
 from compactor.errors import SettingsError
-from compactor.metastore.db.database import Database
 from compactor.roles.cleaner.quarantine.expiry import INTERVAL_SECONDS
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST, KeptDirectory, KeptFiles, QuarantineManifest, decode
 from compactor.settings import load_settings
 from tests.unit.roles.cleaner.quarantine.test_restore import replaced, undoing
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def later(monkeypatch):
-    """Moves the clock of every database forward by so many milliseconds."""
-    moved = [0]
-    now_ms = Database.now_ms
-    monkeypatch.setattr(Database, "now_ms", lambda its, connection: now_ms(its, connection) + moved[0])
-    return lambda milliseconds: moved.__setitem__(0, moved[0] + milliseconds)
 
 
 def quarantine(table):
