@@ -9,7 +9,7 @@ import pytest
 from compactor.metastore.model import Entity
 from compactor.metastore.txn.snapshots import COMPACTION
 from compactor.roles.cleaner.quarantine.orphans import Leftovers
-from tests.unit.roles.cleaner.quarantine.test_expiry import HOUR_MS, later  # noqa: F401 - a fixture
+from tests.unit.roles.cleaner.quarantine.test_expiry import HOUR_MS
 from tests.unit.roles.cleaner.quarantine.test_restore import replaced
 
 DAY_MS = 24 * 3_600_000
@@ -148,7 +148,7 @@ def test_quarantine_can_be_emptied_before_its_time(world):
     world.assert_rows()
 
 
-def test_quarantine_whose_time_is_over_goes_where_no_cleaner_comes(world, later):  # noqa: F811
+def test_quarantine_whose_time_is_over_goes_where_no_cleaner_comes(world, later):
     """As that of aborted writes, of which no entry tells."""
     table = replaced(world)
     later(2 * HOUR_MS)

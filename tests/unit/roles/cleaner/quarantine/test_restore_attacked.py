@@ -13,7 +13,7 @@ from compactor.reasons import Reason
 from compactor.roles.cleaner.quarantine import restore as module
 from compactor.roles.cleaner.quarantine.manifest import MANIFEST
 from compactor.roles.services import Services
-from tests.unit.roles.cleaner.quarantine.test_expiry import HOUR_MS, later  # noqa: F401 - a fixture
+from tests.unit.roles.cleaner.quarantine.test_expiry import HOUR_MS
 from tests.unit.roles.cleaner.quarantine.test_restore import refused, replaced, tree, undoing, visible
 from tests.unit.roles.troubled import Troubled
 
@@ -192,7 +192,7 @@ def test_a_compaction_that_came_between_refuses(world, monkeypatch):
     world.assert_rows()
 
 
-def test_quarantine_whose_time_is_over_stays_for_a_restore(world, later):  # noqa: F811
+def test_quarantine_whose_time_is_over_stays_for_a_restore(world, later):
     """A Cleaner that comes meanwhile has no turn."""
     table = replaced(world)
     before, sentences = world.rows(table), []
@@ -213,7 +213,7 @@ def test_quarantine_whose_time_is_over_stays_for_a_restore(world, later):  # noq
     assert len(visible(table)) == 4
 
 
-def test_quarantine_that_went_meanwhile_refuses(world, monkeypatch, later):  # noqa: F811
+def test_quarantine_that_went_meanwhile_refuses(world, monkeypatch, later):
     """Its time was over, and a Cleaner came before the lock was taken."""
     table = replaced(world)
     before = world.rows(table)
