@@ -23,6 +23,7 @@ from tests.demo.ledger import MemoryLedger
 from tests.demo.warehouse import Warehouse
 from tests.hive.java import UnavailableError
 from tests.hive.reader import HiveReader
+from tests.metastore.compiled import compiled_once
 from tests.needs import missing
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # no claim is about time: machines under test are busy
@@ -65,6 +66,12 @@ def cycles_are_rarely_collected():
     """Tasks that run here don't collect cycles as often as in Spark's workers: this process has far more objects."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "WORTH_A_COLLECTION", 256 << 20)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_are_compiled_once():
+    with compiled_once():
         yield
 
 
