@@ -9,6 +9,7 @@ import functools
 import gc
 import importlib.abc
 import importlib.util
+import itertools
 import math
 import os
 import resource
@@ -176,14 +177,15 @@ class Session:
         self._allowed = lambda item: most.get(item.nodeid, 300)
 
     def record(self, tests: list[pytest.Item], files: list[Path], known: Map) -> None:
-        """Record the tests of each file in turn, in a child."""
+        """Record the tests of each file in a child of its own: what they leave in memory goes with it."""
+        lines = Lines(files)
 
-        def work(directory: Path) -> None:
-            lines, failed = Lines(files), dict[str, str]()
+        def work(directory: Path, path: Path, items: list[pytest.Item]) -> None:
+            failed: dict[str, str] = {}
             self._failed = lambda report: failed.update({report.nodeid: report.longreprtext})  # type: ignore[method-assign]
-            tests[0].config._tmp_path_factory._basetemp = directory  # type: ignore[attr-defined]
+            items[0].config._tmp_path_factory._basetemp = directory  # type: ignore[attr-defined]
             reaches: list[Reach] = []
-            for item, following in zip(tests, [*tests[1:], None], strict=True):
+            for item, following in zip(items, [*items[1:], None], strict=True):
                 started = clock()
                 lines.start()
                 try:
@@ -192,14 +194,15 @@ class Session:
                     run = lines.stop()
                 if item.nodeid not in failed:
                     reaches.append(Reach(item.nodeid, round(clock() - started, 4), run))
-                if following is None or following.path != item.path:
-                    known.keep(item.path, reaches)
-                    reaches = []
-            FAILED.write_text("".join(f"failed, and judges nothing: {test}\n{why}\n" for test, why in failed.items()))
+            known.keep(path, reaches)
+            with FAILED.open("a") as told:
+                told.writelines(f"failed, and judges nothing: {test}\n{why}\n" for test, why in failed.items())
 
-        end = forked(work, "record", math.inf)
-        if end != SURVIVED:
-            raise SystemExit((RUN / "record.out").read_text())
+        FAILED.write_text("")
+        for path, group in itertools.groupby(tests, lambda item: item.path):
+            end = forked(functools.partial(work, path=path, items=list(group)), "record", math.inf)
+            if end != SURVIVED:
+                raise SystemExit((RUN / "record.out").read_text())
 
     def judged(self, mutant: Mutant, tests: list[str]) -> str | None:
         """Run the tests on a mutant whose functions are swapped; nothing, if that can't be."""
