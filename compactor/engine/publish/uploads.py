@@ -46,10 +46,8 @@ class UploadPublisher(Publisher):
 
     def publish(self, verified: Verified, guard: Callable[[], None], known: Collection[str]) -> None:
         """See `Publisher.publish`; on Hive 3.1 no table is compacted in such a store."""
-        plan = verified.staged.plan
         guard()
         listing = self._storage.list_tree(self._request.location)
-        self._check_inputs(plan, listing)
         missing: list[tuple[Manifest, FileEntry]] = []
         for manifest in verified.manifests:
             there = files_below(listing, manifest.directory)
@@ -59,7 +57,7 @@ class UploadPublisher(Publisher):
             missing += [(manifest, file) for file in manifest.files if file not in there]
         prepared = self._prepare(missing)
         try:
-            self._check_inputs(plan, self._storage.list_tree(self._request.location))
+            self._check_inputs(verified.staged.plan, self._storage.list_tree(self._request.location))
             guard()
             for deletes in (True, False):
                 self._complete(

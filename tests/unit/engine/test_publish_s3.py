@@ -193,16 +193,24 @@ def test_a_late_task_finds_no_place(table):
         table.storage.mkdir(join(tasks, "late"))
 
 
-def test_two_publishers_of_one_name(table):
-    """Something is at a final name already that isn't ours: it is refused, and stays."""
+@pytest.mark.parametrize(
+    ("file", "as_long"), [("bucket_00000", False), ("bucket_00000", True), ("bucket_00009", False)]
+)
+def test_two_publishers_of_one_name(table, file, as_long):
+    """
+    Something is in the final directory already that isn't ours: it is refused, and stays. Neither its name nor its length
+    makes it ours.
+    """
     attempt = ready(table)
-    (name,) = attempt.plan().names
-    table.storage.mkdir(join(table.location, name))
-    table.storage.write_small(join(table.location, name, "bucket_00000"), b"not ours")
-    with pytest.raises(RefusedError) as caught:
+    (manifest,) = attempt.verified.manifests
+    content = bytes({file.name: file.length for file in manifest.files}[file]) if as_long else b"not ours"
+    there = join(table.location, manifest.directory, file)
+    table.storage.mkdir(join(table.location, manifest.directory))
+    table.storage.write_small(there, content)
+    with pytest.raises(RefusedError, match="isn't ours") as caught:
         publish(attempt)
     assert caught.value.reason is Reason.DUPLICATE_RANGE
-    assert table.storage.read_small(join(table.location, name, "bucket_00000")) == b"not ours"
+    assert table.storage.read_small(there) == content
     assert table.uploads() == []
 
 
@@ -316,6 +324,7 @@ def test_nothing_is_published_over_changed_inputs(table, change):
         publish(attempt)
     assert caught.value.reason is Reason.INPUT_CHANGED
     assert not [name for name in table.names() if "_v" in name]
+    assert table.uploads() == []
 
 
 def test_an_input_of_the_same_length_and_second_is_told_by_its_version(table):
