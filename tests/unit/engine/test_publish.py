@@ -391,6 +391,29 @@ def test_an_error_before_the_rename_may_be_retried(warehouse, table):
     assert publish(attempt).directories
 
 
+def test_a_rename_that_the_store_refuses_is_told_with_its_reason(warehouse, table):
+    """Not taken for published, and not for an error after which another attempt might help."""
+    attempt = ready(warehouse, table, storage=Shaky(before=RefusedError(Reason.UNSUPPORTED_STORE, "it can't")))
+    with unchanged(attempt), pytest.raises(RefusedError, match="it can't"):
+        publish(attempt)
+
+
+def test_a_directory_that_appears_just_before_the_rename_is_refused(warehouse, table):
+    """After the listing: the rename itself fails, and what is there isn't what was staged."""
+
+    class Beaten(LocalStorage):
+        def rename_noreplace(self, source, target):
+            if "/out/" in source and ".compactor-" not in target:
+                self.mkdir(target)
+            super().rename_noreplace(source, target)
+
+    attempt = ready(warehouse, table, storage=Beaten())
+    with pytest.raises(RefusedError, match="appeared while it was published") as caught:
+        publish(attempt)
+    assert caught.value.reason is Reason.DUPLICATE_RANGE
+    assert not list((attempt.location / attempt.plan().names[0]).iterdir())
+
+
 def test_no_answer_twice_is_unknown(warehouse, table):
     """When it can't be looked up either, nobody may guess."""
     attempt = ready(warehouse, table, storage=Shaky(after=OutcomeUnknownError("no answer"), blind=True))

@@ -287,7 +287,7 @@ def test_events_are_looked_for_between_the_keys_of_recoded_stripes(monkeypatch, 
     assert judge._recoded_span() == (None if missing else (first, last))
 
 
-ROW, OTHER_ROW = parse_hive_type("struct<a:int>"), parse_hive_type("struct<a:bigint>")
+ROW = parse_hive_type("struct<a:int>")
 READ = SimpleNamespace(rows=10)
 TAIL = {
     "is_acid": True,
@@ -309,7 +309,8 @@ TAIL = {
     [
         ({}, None),
         ({"is_acid": False}, "has columns"),
-        ({"row_tree": OTHER_ROW}, "has columns"),
+        ({"row_tree": parse_hive_type("struct<a:bigint>")}, "has columns"),
+        ({"row_tree": parse_hive_type("struct<b:int>")}, "has columns"),
         ({"compression": Compression.NONE}, "is written with NONE and stride 10000"),
         ({"stride": 5}, "is written with ZLIB and stride 5"),
         ({"rows": 9}, "9 rows in 2 stripes; its task reported 10 in 2"),
