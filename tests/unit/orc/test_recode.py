@@ -6,6 +6,7 @@ Python, read back by pyorc.
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,10 @@ from compactor.orc.format.codec import Compression
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.tail import KEY_INDEX, read_stripe_footer
 from compactor.orc.reading.consistency import check_key_statistics
+from compactor.orc.reading.single_stripe import BATCH_ROWS
 from compactor.orc.recode import recode_into, write_delete_events
 from compactor.orc.rows import RowFilter, StripeSource
+from compactor.orc.writing.encode import Encoder
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import Splicer
 from compactor.reasons import Reason
@@ -233,6 +236,39 @@ def test_the_writers_memory_ends_a_stripe(monkeypatch):
     assert len(made) < 4 << 20
     assert result.summary.stripes == 3
     assert rows_of(made) == rows_of(file)
+
+
+def encoder(stripe_bytes, bytes_per_row=None, stripe_rows=None):
+    """An encoder of rows with one number each, and the splicer that gets its stripes."""
+    output = OutputFormat(row_type([("n", "bigint")]), Compression.NONE, stripe_bytes=stripe_bytes)
+    splicer = Splicer(MemorySink(), output)
+    return Encoder(splicer, bytes_per_row, 0, stripe_rows), splicer
+
+
+def batch(numbers):
+    return pa.record_batch({"n": pa.array(numbers, pa.int64())})
+
+
+SCATTERED = [n * 0x9E3779B97F4A7C15 % (1 << 62) for n in range(BATCH_ROWS)]
+
+
+def test_a_write_is_never_more_than_a_batch():
+    """The writer may end its stripe after each batch: rows of a second one would stand in a second stripe."""
+    one, splicer = encoder(1)
+    one.gather([batch(SCATTERED[:10])], None)
+    one.gather([batch(SCATTERED)], None)
+    one.finish()
+    assert splicer.stripe_rows == (BATCH_ROWS + 10,)
+
+
+def test_a_stripe_that_is_exactly_full_leaves_the_next_one_its_size():
+    """An empty stripe in between would tell nothing of the bytes of a row."""
+    one, splicer = encoder(3600 * 8, 1, 8000)
+    one.arrow([batch(SCATTERED[:8000])], None)
+    for begin in range(0, 8000, 1000):
+        one.python([(number,) for number in SCATTERED[begin : begin + 1000]], None)
+    one.finish()
+    assert splicer.stripe_rows == (8000, 4000, 4000)
 
 
 @settings(max_examples=25)

@@ -380,11 +380,12 @@ def test_the_block_size_covers_every_copied_chunk():
 
 
 def test_impossible_formats_are_mistakes_of_the_caller():
-    """Files without indexes and chunks beyond 8 MiB aren't written."""
+    """Files without indexes, chunks of nothing and chunks beyond 8 MiB aren't written."""
     with pytest.raises(ValueError, match="stride"):
         OutputFormat(acid_type(ROW), stride=0)
-    with pytest.raises(ValueError, match="block size"):
-        OutputFormat(acid_type(ROW), block_size=1 << 23)
+    for size in (0, 1 << 23):
+        with pytest.raises(ValueError, match="block size"):
+            OutputFormat(acid_type(ROW), block_size=size)
 
 
 def test_bounds_of_the_output_are_those_of_the_sources():
