@@ -157,7 +157,7 @@ def _leaf(number: int, element: Struct, path: list[bytes], levels: str) -> Leaf:
         raise MalformedError(f"a field of its schema has the physical type {physical}")
     widths = {BOOLEAN: 1, INT32: 4, INT64: 8, INT96: 12, FLOAT: 4, DOUBLE: 8, BYTE_ARRAY: 0}
     width = widths[physical] if physical != FIXED else _number(element, TYPE_LENGTH)
-    if width < 0 or (physical == FIXED and width == 0):
+    if physical == FIXED and width <= 0:
         raise MalformedError(f"a field of its schema has values of {width} bytes")
     name = b".".join(path).decode(errors="backslashreplace")
     decimal = physical == FIXED and _is_short_decimal(element, width)

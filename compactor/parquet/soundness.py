@@ -269,8 +269,7 @@ def _zeros(data: bytes, highest: int, values: int) -> tuple[int, int]:
         end = at + (count * width if number & 1 else (width + 7) // 8)
         if not count:
             raise MalformedError("a page's levels have a run of none")
-        # Arrow2 cuts the last groups off behind the values, as parquet-mr's reader allows
-        if number & 1 and 8 * count >= left:
+        if number & 1:  # Arrow2 cuts the last groups off behind the values, as parquet-mr's reader allows
             end = min(end, len(data))
         if end > len(data):
             raise MalformedError("a page's levels end too early")

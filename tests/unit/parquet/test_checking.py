@@ -148,6 +148,20 @@ def test_large_chunks_are_sampled_at_both_ends_and_in_the_middle():
             finds(bytes(changed), pieces, "other bytes")
 
 
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=8))
+def test_every_byte_of_a_small_row_group_is_compared_with_its_own(chunks):
+    """A range ends only where there is a gap in one of the files."""
+    extents, mine, theirs = [], 4, 4
+    for length, gap, their_gap in chunks:
+        mine, theirs = mine + gap, theirs + their_gap
+        extents.append(((mine, mine + length), (theirs, theirs + length)))
+        mine, theirs = mine + length, theirs + length
+    pairs = [(at, at + theirs[0] - mine[0]) for mine, theirs in extents for at in range(*mine)]
+    ranges = list(checking._samples(extents))
+    assert [(mine + at, theirs + at) for mine, theirs, length in ranges for at in range(length)] == pairs
+    assert len(ranges) == 1 + sum(gap + their_gap > 0 for _, gap, their_gap in chunks[1:])
+
+
 @pytest.mark.parametrize("batch", [1, 7, 64, 1000])
 @pytest.mark.parametrize("together", [0, 1 << 20])
 def test_encoded_values_are_compared_however_many_at_once(monkeypatch, batch, together):

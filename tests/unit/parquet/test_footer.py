@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from compactor.errors import CompactorError, CorruptFileError
 from compactor.handles import MemoryReader
-from compactor.parquet import fields, key_values, thrift
+from compactor.parquet import fields, key_values, schema, thrift
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import Piece, join
 from compactor.parquet.schema import read_schema, type_ordered
@@ -29,6 +29,13 @@ def footer(data, name="memory"):
 
 def first_meta(footer):
     return footer[fields.FILE_ROW_GROUPS][1][0][fields.GROUP_COLUMNS][1][0][fields.CHUNK_META][1]
+
+
+def make_fixed(footer, width):
+    """The schema calls the first column one of values with so many bytes each."""
+    element = footer[fields.FILE_SCHEMA][1][1]
+    thrift.put(element, schema.TYPE, thrift.I32, schema.FIXED)
+    thrift.put(element, schema.TYPE_LENGTH, thrift.I32, width)
 
 
 def by(created_by):
@@ -338,6 +345,8 @@ def test_long_footers_are_carried(monkeypatch):
         (with_footer(FILE, lambda found: found.pop(fields.FILE_ROW_GROUPS)), "no row groups"),
         (with_footer(FILE, lambda found: found[fields.FILE_SCHEMA][1].pop()), "ends too early"),
         (with_footer(FILE, lambda found: thrift.put(found[2][1][0], 5, thrift.I32, 1 << 30)), "1073741824 fields"),
+        (with_footer(FILE, lambda found: make_fixed(found, 0)), "values of 0 bytes"),
+        (with_footer(FILE, lambda found: make_fixed(found, -1)), "values of -1 bytes"),
         (with_footer(FILE, lambda found: first_meta(found).pop(fields.META_CODEC)), "no codec"),
         (
             with_footer(FILE, lambda found: found[fields.FILE_ROW_GROUPS][1][0][1][1].pop()),

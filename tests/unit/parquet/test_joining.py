@@ -20,6 +20,7 @@ from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join, require_values
 from compactor.parquet.pages import pages
+from compactor.parquet.row_group import load
 from compactor.parquet.soundness import require_sound
 from compactor.reasons import Reason
 from tests import strategies
@@ -483,6 +484,16 @@ def test_a_wrong_checksum_is_found_when_a_page_is_decoded():
         join([piece(bytes(file), recode=True)] * 2, MemorySink())
 
 
+@pytest.mark.parametrize("checksums", [False, True])
+def test_encoded_pages_have_checksums_where_their_sources_have_some(checksums):
+    """Dictionaries, too."""
+    made, _ = joined([piece(written(simple(n), write_page_checksum=checksums), recode=True) for n in range(2)])
+    one = piece(made, recode=False)
+    (group,) = one.footer.row_groups
+    found = [page for stored in load(one.reader, group).stored for page in pages(stored)]
+    assert {page.crc is not None for page in found} == {checksums}
+
+
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("recode", [False, True])
 def test_values_may_begin_at_the_dictionary(version, recode):
@@ -622,6 +633,22 @@ def test_file_offsets_move_or_become_zero():
         assert group[fields.GROUP_FILE_OFFSET][1] == begins[0]
         offsets = [chunk[fields.CHUNK_FILE_OFFSET][1] for chunk in group[fields.GROUP_COLUMNS][1]]
         assert offsets == [begins[0], 0, 0]
+
+
+@pytest.mark.parametrize("said", [{}, {fields.GROUP_FILE_OFFSET: (thrift.I64, 0)}])
+def test_a_row_group_says_where_it_begins_only_if_its_source_does(said):
+    """Its `file_offset` may be missing, or unknown: 0."""
+
+    def change(footer):
+        for group in footer[fields.FILE_ROW_GROUPS][1]:
+            del group[fields.GROUP_FILE_OFFSET]
+            for number, (kind, value) in said.items():
+                thrift.put(group, number, kind, value)
+
+    made, _ = joined([piece(with_footer(written(simple(n)), change), recode=False) for n in range(2)])
+    for number in range(2):
+        group = read_footer(MemoryReader(made)).describe(number)
+        assert {key: group[key] for key in group if key == fields.GROUP_FILE_OFFSET} == said
 
 
 def test_without_column_orders_no_range_claims_one():

@@ -424,8 +424,11 @@ def test_a_page_is_in_its_columns_codec(codec, version):
     one = column(1, compression=codec, data_page_version=version)
     soundness._require_column(one)
     for other in {*CODECS.values(), 5} - {CODECS[codec]}:
-        if {CODECS[codec], other} != {5, 7}:
-            refused(soundness._require_column, replace(one, chunk=one.chunk._replace(codec=other)))
+        named = replace(one, chunk=one.chunk._replace(codec=other))
+        if {CODECS[codec], other} == {5, 7}:  # some writers call LZ4 without frames by the name of LZ4 with frames
+            soundness._require_column(named)
+        else:
+            refused(soundness._require_column, named)
 
 
 @pytest.mark.parametrize("kind", [DATA_PAGE_1, DATA_PAGE_2])
