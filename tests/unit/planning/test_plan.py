@@ -14,7 +14,6 @@ from compactor.acid.row_id import Hit, RowKey, SyntheticIds, encode
 from compactor.acid.snapshot import resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import RefusedError
-from compactor.planning.checks import check_one_zone
 from compactor.planning.document import (
     Action,
     BucketPlan,
@@ -30,7 +29,8 @@ from compactor.planning.document import (
 from compactor.planning.facts import DeleteFacts, FileFacts, StripeFacts, TableSpec
 from compactor.planning.format import choose_format
 from compactor.planning.included import only_cleaning
-from compactor.planning.plan import plan, prepare
+from compactor.planning.insert_only.joins import JoinSizes
+from compactor.planning.plan import plan, plan_whole_files, prepare
 from compactor.planning.prediction import predict
 from compactor.planning.segments import SegmentSource, Sizes, one_bucket, segments
 from compactor.planning.select import everything, select
@@ -63,21 +63,23 @@ def selected(
 
 
 @pytest.mark.parametrize(
-    ("entries", "layout", "left"),
+    ("entries", "aborted", "layout", "left"),
     [
-        (("base_5/ delta_7_7/",), LayoutVersion.HIVE_3, None),
-        (("base_5/ delta_4_4/ delta_7_7/",), LayoutVersion.HIVE_3, (6, 1)),
-        (("base_5/ delta_7_7/",), LayoutVersion.HIVE_4, (9, 1)),
-        (("base_5/ delta_4_4/ delta_7_7/",), LayoutVersion.HIVE_4, (9, 2)),
+        ("base_5/ delta_7_7/", 7, LayoutVersion.HIVE_3, None),
+        ("base_5/ delta_4_4/ delta_7_7/", 7, LayoutVersion.HIVE_3, (6, 1)),
+        ("delta_1_1/ delta_2_2/", 1, LayoutVersion.HIVE_3, None),
+        ("base_5/ delta_7_7/", 7, LayoutVersion.HIVE_4, (9, 1)),
+        ("base_5/ delta_4_4/ delta_7_7/", 7, LayoutVersion.HIVE_4, (9, 2)),
+        ("delta_1_1/ delta_2_2/", 1, LayoutVersion.HIVE_4, (9, 1)),
     ],
 )
-def test_only_what_an_entry_reaches_calls_the_cleaner(entries, layout, left):
+def test_only_what_an_entry_reaches_calls_the_cleaner(entries, aborted, layout, left):
     """
     On Hive 3.1 an entry ends below aborted ids. One with nothing to remove would later remove what another compaction
     replaced, though readers need it.
     """
-    write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 9, (), (7,)))
-    state = resolve(listing(entries), write_ids, None, layout)
+    write_ids = CompactorWriteIdList.from_reader(ValidWriteIdList("db.t", 9, (), (aborted,)))
+    state = resolve(listing((entries,)), write_ids, None, layout)
     found = only_cleaning(state, write_ids, layout)
     assert (found and (found.highest_write_id, found.directories)) == left
 
@@ -260,20 +262,19 @@ def test_statistics_that_are_not_there_contradict_nothing(unknown):
     [(("UTC", "UTC"), False), (("UTC", None), False), (("UTC", "Asia/Tokyo"), True), (("", "UTC"), True)],
 )
 def test_timestamps_of_two_zones_never_share_a_file(zones, refused):
-    """Readers of Hive 3.1 take one zone for all of a file."""
-    spec = TableSpec("db.t", (("a", "timestamp"),), ColumnRule.NAME)
-    sources = [
-        SegmentSource(
-            InputFile(f"delta_{at}_{at}/bucket_00000", 1, 0, FileRole.DELTA, f"delta_{at}_{at}", 0, at, at),
-            facts(f"{at}", stripe(at), zone=zone),
-        )
-        for at, zone in enumerate(zones, start=6)
+    """Readers of Hive 3.1 take one zone for all of a file; those of Hive 4 don't."""
+    names = ["delta_6_6_0000", "delta_7_7_0000"]
+    known = [
+        facts(f"{name}/bucket_00000", stripe(at), zone=zone)
+        for at, name, zone in zip((6, 7), names, zones, strict=True)
     ]
+    prepared = prepare(selected("/ ".join([*names, ""]), columns=(("a", "timestamp"),)), by_path(*known))
+    plan(prepared, {}, FormatSpec(one_zone=False), "/t", SIZES)
     if refused:
         with pytest.raises(RefusedError, match="would stand in one file"):
-            check_one_zone(spec, 0, sources)
+            plan(prepared, {}, FormatSpec(one_zone=True), "/t", SIZES)
     else:
-        check_one_zone(spec, 0, sources)
+        plan(prepared, {}, FormatSpec(one_zone=True), "/t", SIZES)
 
 
 def test_bucket_numbers_above_4095_decode_modulo_4096():
@@ -707,6 +708,13 @@ def test_a_prediction_in_numbers():
     assert found.written == 1_200_000_000 + 400_000_000 + 12_000_000 + 25_000_000
     assert found.seconds == round(1 + 1 / 3 + 1 + 1 + 2 + 1, 3)
     assert (found.files_before, found.files_after, found.stripes_before, found.stripes_after) == (2, 2, 4, 4)
+
+
+def test_whole_files_are_predicted_by_their_bytes():
+    """As many are read as are written: an insert-only table has no delete events."""
+    chosen = selected("base_5/ 000000_0 10M delta_6_6_0000/ 000000_0 20M", insert_only=True)
+    found = plan_whole_files(chosen, "/t", {}, JoinSizes(256 * MIB, 64 * MIB, 8 * MIB)).prediction
+    assert found.copied == found.read == found.written == 30 * MIB
 
 
 @given(stripe_sources())
