@@ -23,6 +23,7 @@ from compactor.acid.names import DirKind
 from compactor.acid.snapshot import AcidState, ListedDir, data_files
 from compactor.planning.document import PlanParts
 from compactor.reasons import Reason
+from compactor.words import plural
 
 MOST_COUNTED: Final = 99
 """Largest forecast of the number of parts; beyond it the forecast says "more than"."""
@@ -291,7 +292,8 @@ def _range(groups: Sequence[Sequence[ListedDir]]) -> str:
     dirs = [listed for group in groups for listed in group]
     if not dirs:
         return "no deltas"
-    return f"{len(dirs)} deltas, write ids {min(one.acid.min_write_id for one in dirs)} to {max(one.acid.max_write_id for one in dirs)}"
+    first, last = min(one.acid.min_write_id for one in dirs), max(one.acid.max_write_id for one in dirs)
+    return f"{plural(len(dirs), 'delta')}, {f'write id {first}' if first == last else f'write ids {first} to {last}'}"
 
 
 def _counted(total: int) -> str:
