@@ -39,8 +39,8 @@ class Sizes:
             be divided has more than `events`.
     """
 
-    min_stripe: int = 8 * 1024 * 1024
-    chunk: int = 128 * 1024 * 1024
+    min_stripe: int
+    chunk: int
     events: int = EVENTS_AT_ONCE
     spilled_events: int = 100_000_000
     events_limited_by: str = "limits.task_memory_bytes"
