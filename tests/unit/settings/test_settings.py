@@ -192,7 +192,14 @@ MISTAKES = [
         {"COMPACTOR_HTTP__PORT": "x"},
         "environment: COMPACTOR_HTTP__PORT: http.port: input should be a valid integer",
     ),
-    ("", {"COMPACTOR_SPARK__CONF": "x"}, "environment: COMPACTOR_SPARK can't be read; a JSON object is wanted"),
+    ("", {"COMPACTOR_SPARK": "x"}, "environment: COMPACTOR_SPARK can't be read; a JSON object is wanted"),
+    ("", {"compactor_spark__conf": "x"}, "environment: compactor_spark__conf can't be read; a JSON object is wanted"),
+    ("", {"COMPACTOR_SPARK__CONF": "[" * 9999}, "COMPACTOR_SPARK__CONF can't be read; a JSON object is wanted"),
+    (
+        "",
+        {"COMPACTOR_WAREHOUSE__ROOTS": "/warehouse"},
+        "environment: COMPACTOR_WAREHOUSE__ROOTS can't be read; a JSON list is wanted",
+    ),
 ]
 
 
