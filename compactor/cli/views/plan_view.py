@@ -16,7 +16,7 @@ from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.planning.document import FORMAT, Action, CompactionPlan, Cut, Segment
 from compactor.planning.prediction import is_cut
-from compactor.words import plural
+from compactor.words import binary_units, plural
 
 BUCKET_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
@@ -25,10 +25,10 @@ BUCKET_COLUMNS = (
     OutputColumn("probed_stripes", "PROBE", right=True, show=units.number, less=4),
     OutputColumn("cut_stripes", "CUT", right=True, show=units.number, less=4),
     OutputColumn("recoded_stripes", "RECODE", right=True, show=units.number, less=2),
-    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
-    OutputColumn("probed_bytes", "PROBED", right=True, show=units.size, less=6),
-    OutputColumn("cut_bytes", "CUT FROM", right=True, show=units.size, less=6),
-    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=binary_units),
+    OutputColumn("probed_bytes", "PROBED", right=True, show=binary_units, less=6),
+    OutputColumn("cut_bytes", "CUT FROM", right=True, show=binary_units, less=6),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=binary_units),
     OutputColumn("rows", "ROWS", right=True, show=units.number, less=3),
     OutputColumn("delete_events", "DELETES", right=True, show=units.number, less=5),
 )
@@ -36,20 +36,20 @@ FILE_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
     OutputColumn("file", "FILE"),
     OutputColumn("source", "FROM"),
-    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
-    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=binary_units),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=binary_units),
 )
 VERDICT_COLUMNS = (
     OutputColumn("verdict", "VERDICT"),
     OutputColumn("stripes", "STRIPES", right=True, show=units.number),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "SIZE", right=True, show=binary_units),
     OutputColumn("rows", "ROWS", right=True, show=units.number),
     OutputColumn("reason", "WHY", folds=24),
 )
 WHOLE_COLUMNS = (
     OutputColumn("verdict", "VERDICT"),
     OutputColumn("stripes", "PARTS", right=True, show=units.number),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "SIZE", right=True, show=binary_units),
     OutputColumn("reason", "WHY", folds=24),
 )
 """Of insert-only tables: parts are stripes, row groups, or whole files."""
@@ -108,22 +108,22 @@ def headline(plan: CompactionPlan) -> str:
     instead = "" if plan.kind is plan.requested else f" (asked for {plan.requested.value})"
     return (
         f"{plan.kind.value} compaction{instead} of {plan.entity}: {plural(len(plan.inputs), 'file')} in {plural(directories, 'directory', 'directories')}, "
-        f"{units.size(size)} → {' and '.join(plan.names) or 'nothing'}{made}"
+        f"{binary_units(size)} → {' and '.join(plan.names) or 'nothing'}{made}"
     )
 
 
 def cost(plan: CompactionPlan) -> str:
     """The predicted cost in one sentence."""
     predicted = plan.prediction
-    parts = [f"reads {units.size(predicted.read)}", f"copies {units.size(predicted.copied)} as bytes"]
+    parts = [f"reads {binary_units(predicted.read)}", f"copies {binary_units(predicted.copied)} as bytes"]
     if predicted.probed:
-        parts.append(f"probes {units.size(predicted.probed)}")
+        parts.append(f"probes {binary_units(predicted.probed)}")
     if predicted.cut:
-        parts.append(f"cuts rows out of {units.size(predicted.cut)}")
-    small = f" ({units.size(predicted.joined)} only to join what is small)" if predicted.joined else ""
+        parts.append(f"cuts rows out of {binary_units(predicted.cut)}")
+    small = f" ({binary_units(predicted.joined)} only to join what is small)" if predicted.joined else ""
     parts += [
-        f"recodes {units.size(predicted.recoded)}{small}",
-        f"writes about {units.size(predicted.written)}",
+        f"recodes {binary_units(predicted.recoded)}{small}",
+        f"writes about {binary_units(predicted.written)}",
         f"takes {units.about(predicted.seconds)} of processor time",
     ]
     return ", ".join(parts)
@@ -141,7 +141,7 @@ def effect(plan: CompactionPlan) -> str:
     if not joins:
         return files
     count = len({segment.path for join in joins for segment in join.segments})
-    size = units.size(sum(join.bytes for join in joins))
+    size = binary_units(sum(join.bytes for join in joins))
     inside = f", with about {plural(after, stripes)} instead of {before}" if predicted.stripes_before else ""
     return f"{files}: {plural(count, 'small file')} of {size} become {plural(len(joins), 'file')}{inside}"
 

@@ -23,7 +23,7 @@ from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import ThresholdSettings
 from compactor.status.records import Pace, paces
-from compactor.words import plural
+from compactor.words import binary_units, plural
 
 _KEY: Final = "initiator.thresholds."
 _LATEST: Final = 1000
@@ -38,7 +38,7 @@ SIMULATED_COLUMNS = (
     OutputColumn("thresholds", "THRESHOLDS", folds=16),
     OutputColumn("due_major", "MAJOR", right=True, show=units.number),
     OutputColumn("due_minor", "MINOR", right=True, show=units.number),
-    OutputColumn("bytes", "THEIR SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "THEIR SIZE", right=True, show=binary_units),
     OutputColumn("files", "FILES", right=True, show=units.number),
     OutputColumn("worker_hours", "OF A WORKER", right=True, show=_duration, less=1),
     OutputColumn("more", "MORE", right=True, show=units.number),

@@ -27,7 +27,7 @@ from compactor.status.causes import Hindrances, cause_records, causes_of, put_of
 from compactor.status.daemons import Daemons
 from compactor.status.judging import CatalogMoment, Found, look
 from compactor.storage.registry import storage_for
-from compactor.words import plural
+from compactor.words import binary_units, plural
 
 COLUMNS = (
     OutputColumn("holds", "HOLDS BACK"),
@@ -35,7 +35,7 @@ COLUMNS = (
     OutputColumn("cause", "BECAUSE", folds=24),
     OutputColumn("entries", "ENTRIES", right=True, show=units.number),
     OutputColumn("tables", "TABLES", right=True, show=units.number),
-    OutputColumn("bytes", "BYTES", right=True, show=units.size),
+    OutputColumn("bytes", "BYTES", right=True, show=binary_units),
     OutputColumn("since_ms", "LONGEST", right=True, show=units.milliseconds),
     OutputColumn("example", "SUCH AS"),
     OutputColumn("remedy", "WHAT ENDS IT", folds=24),
