@@ -22,12 +22,12 @@ from compactor.cli.naming.many import chosen
 from compactor.cli.options import file_to_write
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.survey import SMALL_FILE, Survey, Surveyed, listed, worst
 from compactor.control.configured import Configured
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.picker import Pick
+from compactor.status.survey import SMALL_FILE, Survey, Surveyed, listed, worst
 from compactor.words import binary_units, instant, plural
 
 WORST_COLUMNS = (
@@ -67,7 +67,9 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
         raise SettingsError(f"--html {page} can't be written: {page.parent} isn't there, or may not be written to")
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:
-        surveyed = Survey(session, among, listed(tell, len(among))).judged()
+        surveyed = Survey(
+            session.database(), session.settings, session.places, among, listed(tell, len(among))
+        ).judged()
         first = worst(surveyed, _WORST)
         records = []
         for one, pick in first:
@@ -103,7 +105,7 @@ def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object
         "left_alone": sum(
             not included(*name) for name in {(one.found.table.database, one.found.table.name) for one in surveyed}
         ),
-        "unreadable": sum(bool(one.why_not) for one in surveyed),
+        "unreadable": sum(one.error is not None for one in surveyed),
         "directories": sum(one.directories for one in read),
         "files": sum(one.files for one in read),
         "small_files": sum(one.small_files for one in surveyed),

@@ -16,8 +16,6 @@ from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.views.survey import Survey
-from compactor.cli.views.survey import worst as most_in_need
 from compactor.control import Subject
 from compactor.control.waits import Wait
 from compactor.errors import CompactorError, UsageError
@@ -33,6 +31,8 @@ from compactor.roles.pauses import pool_of
 from compactor.status.daemons import Daemons
 from compactor.status.judging import Found, why_ineligible
 from compactor.status.records import achieved, history_record
+from compactor.status.survey import Survey
+from compactor.status.survey import worst as most_in_need
 from compactor.words import plural
 
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
@@ -167,7 +167,7 @@ def _many(
     among = chosen(session, target, where)
     picks = [(found, kind, "") for found in among]
     if worst is not None:
-        due = most_in_need(Survey(session, among).judged(), worst)
+        due = most_in_need(Survey(session.database(), session.settings, session.places, among).judged(), worst)
         picks = [(one.found, pick.kind, pick.explanation) for one, pick in due]
     if (dropped := _dropped(properties)) is not None:
         session.output.say(f"warning: {dropped}")
