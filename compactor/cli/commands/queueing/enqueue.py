@@ -117,24 +117,51 @@ def enqueue(
         pool=pool or pool_of(found.table),
         initiator_id=f"{session.settings.host_name}-manual",
     )
-    entry = Queue(database).entry(asked.id)
-    waits, standing = None if entry is None else daemons.wait(entry), None if asked.accepted else entry
+    return show_asked(session, found, CompactionKind(kind), asked, daemons, warnings, wait=wait, timeout=timeout)
+
+
+def show_asked(  # noqa: PLR0917 - what is known of it
+    session: Session,
+    found: Found,
+    kind: CompactionKind,
+    asked: Enqueued,
+    daemons: Daemons,
+    warnings: Sequence[str],
+    *,
+    wait: bool,
+    timeout: float | None,
+) -> int:
+    """
+    Show the queue's answer to one request and what its entry waits for, or with `wait` what came of it; returns the exit
+    code.
+
+    Raises:
+        CompactorError: it hasn't ended after `timeout` seconds, or is gone.
+    """
+    entry = Queue(session.database()).entry(asked.id)
+    waits = None if entry is None else say_wait(session, daemons, entry)
     session.close()  # frees an embedded database for the daemon during the wait
+    if wait:
+        return _show_end(session, found, asked, timeout, warnings)
+    record = {
+        **_asked_record(found.entity, (kind if entry is None else entry.kind).value, asked),
+        "waits": waits.reason if waits else None,
+        "waits_because": waits.sentence if waits else None,
+        "warnings": list(warnings),
+    }
+    session.output.show(View(COLUMNS, [record], document=record))
+    return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
+
+
+def say_wait(session: Session, daemons: Daemons, entry: QueueEntry) -> Wait | None:
+    """Print why an entry isn't claimed now, if it waits, and return it."""
+    waits = daemons.wait(entry)
     if waits is not None and waits.reason != Reason.CONTROL_UNKNOWN.value:  # printed with its cause
         session.output.say(f"it waits ({waits.reason}): {waits.sentence}")
-    if not wait:
-        record = {
-            **asked_record(found.entity, kind if standing is None else standing.kind.value, asked),
-            "waits": waits.reason if waits else None,
-            "waits_because": waits.sentence if waits else None,
-            "warnings": warnings,
-        }
-        session.output.show(View(COLUMNS, [record], document=record))
-        return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
-    return show_end(session, found, asked, timeout, warnings)
+    return waits
 
 
-def asked_record(entity: Entity, kind: str, asked: Enqueued) -> dict[str, object]:
+def _asked_record(entity: Entity, kind: str, asked: Enqueued) -> dict[str, object]:
     """The queue's answer to one request, as a record."""
     return {
         "id": asked.id,
@@ -223,7 +250,7 @@ def _record(  # noqa: PLR0917 - what is known of it
     if skip is not None:
         record |= {"refused": skip.reason.value, "message": skip.explanation or None}
     if answer is not None:
-        record |= asked_record(entity, kind.value, answer) | {"message": answer.message or None}
+        record |= _asked_record(entity, kind.value, answer) | {"message": answer.message or None}
     if wait is not None:
         record |= {"waits": wait.reason, "waits_because": wait.sentence}
     return record
@@ -252,15 +279,8 @@ def _dropped(properties: dict[str, str]) -> str | None:
     return f"dropped {', '.join(dropped)}: such properties are set by Hive or the daemon only" if dropped else None
 
 
-def show_end(
-    session: Session, found: Found, asked: Enqueued, timeout: float | None, warnings: Sequence[str] = ()
-) -> int:
-    """
-    Wait until a compaction has ended or is ready for cleaning, and show what came of it; returns the exit code.
-
-    Raises:
-        CompactorError: it hasn't ended after `timeout` seconds, or is gone.
-    """
+def _show_end(session: Session, found: Found, asked: Enqueued, timeout: float | None, warnings: Sequence[str]) -> int:
+    """Wait until a compaction has ended or is ready for cleaning, and show what came of it; returns the exit code."""
     if not asked.accepted:
         session.output.say(asked.message)
     entry = _wait(session, found, asked, timeout)
