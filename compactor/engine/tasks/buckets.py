@@ -23,7 +23,7 @@ from compactor.engine.results import Origin, OutputFile, RowCounts, counted
 from compactor.engine.tasks.delete_windows import Span, Written, spanning
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork, Shared
 from compactor.errors import CorruptFileError
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.deletes import DeleteEvents, visible
@@ -44,32 +44,33 @@ from compactor.storage.location import join, parent
 from compactor.storage.registry import storage_for
 
 
-def run_task(task: ChunkTask | BucketTask) -> ChunkResult | OutputFile:
+def run_task(shared: Shared, task: ChunkTask | BucketTask) -> ChunkResult | OutputFile:
     """Run one task, then return free memory to the system: the process runs further tasks."""
     with trimmed():
-        files = _Files(task.work)
         if isinstance(task, ChunkTask):
-            return files.chunk(task)
+            whole: FileWork = shared.file(task.file)
+            return _Files(shared, whole.part(task.segments)).chunk(task.chunk)
+        files = _Files(shared, task.work)
         return files.deletes() if task.work.kind is DirKind.DELETE_DELTA else files.bucket(task)
 
 
 class _Files:
     """A running task with its inputs, its output format and its directory."""
 
-    def __init__(self, work: FileWork) -> None:
+    def __init__(self, shared: Shared, work: FileWork) -> None:
         self._work = work
         self._storage: Storage = storage_for(work.location)
         self._inputs = {file.path: file for file in work.inputs}
-        self._output: OutputFormat = output_format(work.columns, work.format)
-        self._aborted: npt.NDArray[np.int64] = np.array(work.aborted, dtype=np.int64)
+        self._output: OutputFormat = output_format(shared.columns, work.format)
+        self._aborted: npt.NDArray[np.int64] = np.array(shared.aborted, dtype=np.int64)
         self._own, self._relative = own_directory(self._storage, work.tasks)
         deletes = [self._inputs[path] for path in work.bucket.deletes]
         self._deletes = DeleteFiles(self._storage, work.location, deletes, self._aborted, work.events_at_once)
 
-    def chunk(self, task: ChunkTask) -> ChunkResult:
-        bucket, segments = task.work.bucket.bucket, task.work.bucket.segments
-        name = f"chunk-{bucket:05d}-{task.chunk:05d}"
-        here = (task.work.directory, bucket, task.chunk)
+    def chunk(self, number: int) -> ChunkResult:
+        bucket, segments = self._work.bucket.bucket, self._work.bucket.segments
+        name = f"chunk-{bucket:05d}-{number:05d}"
+        here = (self._work.directory, bucket, number)
         first = segments[0]
         if first.action is Action.PROBE:
             answer, last = self._probe(first)
