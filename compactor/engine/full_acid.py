@@ -91,7 +91,8 @@ def plan_full_acid(
         if selection.major and bucket not in buckets:
             continue
         rows = buckets.get(bucket, ()) if prepared.delete_scope is not DeleteScope.NONE else ()
-        known[bucket], judged = deletes.look(bucket, rows, own)
+        several = sum(source.facts.bytes for source in rows) > sizes.chunk
+        known[bucket], judged = deletes.look(bucket, rows, own, by_file=several)
         if judged:
             buckets[bucket] = judged
     return plan(replace(prepared, buckets=buckets), known, chosen, location, sizes)
@@ -163,7 +164,7 @@ def _tasks(
                 continue
             later.append(BucketTask(work))
             first += [ChunkTask(len(cut), tuple(part)) for part in chunks.values()]
-            cut.append(replace(work, bucket=replace(bucket, segments=())))
+            cut.append(work.part(()))
     shared = Shared.of(document, cut)
     return shared, sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
 

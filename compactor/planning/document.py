@@ -2,10 +2,12 @@
 The plan of one compaction: a value that is carried out, and shown as a document of JSON's types, field by field.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from functools import reduce
+from operator import or_
+from typing import Any, Final, Self
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
@@ -17,6 +19,8 @@ FORMAT = 1
 """The version of that document."""
 EVENTS_AT_ONCE = 4_194_304
 """Delete events that a task holds in memory, unless limits say otherwise."""
+EVERY_FILE: Final = -1
+"""All bits: any of a bucket's delete files may have events of these rows."""
 
 
 class Action(StrEnum):
@@ -110,6 +114,7 @@ class Segment:
         bytes: of the stripes in the source.
         events: delete events between the keys of the stripes.
         cut: how the stripes are recoded; NO for COPY.
+        hit_by: the bucket's delete files that have events between the keys of the stripes, a bit each.
     """
 
     action: Action
@@ -121,6 +126,17 @@ class Segment:
     chunk: int = -1
     events: int = 0
     cut: Cut = Cut.NO
+    hit_by: int = EVERY_FILE
+
+
+def all_hit_by(masks: Iterable[int]) -> int:
+    """The delete files of several masks together."""
+    return reduce(or_, masks, 0)
+
+
+def chosen_by(mask: int, files: Sequence[InputFile]) -> list[InputFile]:
+    """The delete files of a bucket whose bits are set."""
+    return [file for number, file in enumerate(files) if mask >> number & 1]
 
 
 def together(segments: Iterable[Segment]) -> tuple[Segment, ...]:
@@ -144,6 +160,7 @@ def together(segments: Iterable[Segment]) -> tuple[Segment, ...]:
             rows=sum(segment.rows for segment in run),
             bytes=sum(segment.bytes for segment in run),
             events=sum(segment.events for segment in run),
+            hit_by=all_hit_by(segment.hit_by for segment in run),
         )
         for run in runs
     )

@@ -6,7 +6,7 @@ Pure.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
@@ -64,6 +64,10 @@ _VERDICTS: Final = {
     (Action.RECODE, Cut.NO): "recode",
 }
 _CARRY = "carry"
+_INSIDE: Final[dict[str, Any]] = {
+    "outputs": {"__all__": {files: {"__all__": {"segments": {"__all__": {"hit_by"}}}} for files in ("buckets", "joins")}}
+}
+"""What the document doesn't show: a bit for each of thousands of delete files makes no number of JSON's."""
 
 
 @dataclass(slots=True)
@@ -84,7 +88,10 @@ def plan_view(plan: CompactionPlan) -> View:
     """The answer: tables for people, one record per output file for TSV, the plan's document for JSON and YAML."""
     records = list(_file_records(plan) if plan.insert_only else _bucket_records(plan))
     columns = FILE_COLUMNS if plan.insert_only else BUCKET_COLUMNS
-    document = {"compaction-plan": FORMAT, **TypeAdapter(CompactionPlan).dump_python(plan, mode="json")}
+    document = {
+        "compaction-plan": FORMAT,
+        **TypeAdapter(CompactionPlan).dump_python(plan, mode="json", exclude=_INSIDE),
+    }
     return View(columns, records, document=document, picture=lambda: _picture(plan, columns, records))
 
 

@@ -64,10 +64,8 @@ class FileWork:
         return sum(segment.bytes for segment in self.bucket.segments)
 
     def part(self, segments: tuple[Segment, ...]) -> "FileWork":
-        """The same work for some of the bucket's segments, with the files that these need."""
-        bucket = replace(self.bucket, segments=segments)
-        used = {segment.path for segment in segments}.union(bucket.deletes)
-        return replace(self, bucket=bucket, inputs=tuple(file for file in self.inputs if file.path in used))
+        """The same work for some segments, or for none."""
+        return replace(self, bucket=replace(self.bucket, segments=segments))
 
 
 def work_of(

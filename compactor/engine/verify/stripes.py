@@ -4,7 +4,7 @@ Checks the stripes of one output file on an executor: decodes recoded ones, comp
 Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMerger, OrcAcidUtils.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +31,7 @@ from compactor.orc.format.schema import same_layout
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.copied import difference
-from compactor.planning.document import DeleteScope
+from compactor.planning.document import EVERY_FILE, DeleteScope, all_hit_by
 from compactor.storage.base import Storage
 from compactor.storage.handles import ReadHandle
 from compactor.storage.registry import storage_for
@@ -56,8 +56,7 @@ class FileCheck:
 
     @classmethod
     def of(cls, work: FileWork, file: OutputFile, path: str) -> "FileCheck":
-        work = replace(work, bucket=replace(work.bucket, segments=()))
-        return cls(work, path, replace(file, origins=()), sum(origin.count for origin in file.origins))
+        return cls(work.part(()), path, replace(file, origins=()), sum(origin.count for origin in file.origins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +68,29 @@ class VerifyTask:
         check: what is to be checked, or its number in `Shared.files` where the file has several tasks.
         origins: of each stripe to check, one by one.
         start: number of the first stripe to check.
+        hit_by: the delete files that may have events of the recoded ones, as in `Segment.hit_by`.
     """
 
     check: FileCheck | int
     origins: tuple[Origin, ...]
-    start: int = 0
+    start: int
+    hit_by: int
 
     @classmethod
     def whole(cls, check: FileCheck, file: OutputFile) -> "VerifyTask":
         """Check all stripes of a file."""
-        return cls(check, _one_by_one(file))
+        return cls._of(check, _one_by_one(file), 0)
 
     @classmethod
     def parts(cls, number: int, file: OutputFile, stripes: int) -> "list[VerifyTask]":
         """The same check in tasks of so many stripes each; `number` is that of the file's check."""
         origins = _one_by_one(file)
-        return [cls(number, origins[start : start + stripes], start) for start in range(0, len(origins), stripes)]
+        return [cls._of(number, origins[start : start + stripes], start) for start in range(0, len(origins), stripes)]
+
+    @classmethod
+    def _of(cls, check: FileCheck | int, origins: Sequence[Origin], start: int) -> "VerifyTask":
+        hit_by = all_hit_by({origin.hit_by for origin in origins if origin.path is None})
+        return cls(check, tuple(replace(origin, hit_by=EVERY_FILE) for origin in origins), start, hit_by)
 
 
 def _one_by_one(file: OutputFile) -> tuple[Origin, ...]:
@@ -275,7 +281,7 @@ class _Check:
             return None
         files = [self._inputs[path] for path in work.bucket.deletes]
         deletes = DeleteFiles(self._storage, work.location, files, self._aborted, work.events_at_once)
-        events = deletes.load(Share(work.bucket.bucket, *(self._recoded_span() or ())))
+        events = deletes.load(Share(work.bucket.bucket, *(self._recoded_span() or ())), self._task.hit_by)
         if work.scope is not DeleteScope.OWN:
             return events
         return events.select(np.asarray(events.write_id) == work.own_write_id)
