@@ -22,7 +22,7 @@ from compactor.engine.verify.at_once import run_and_verify
 from compactor.errors import RefusedError
 from compactor.orc.format.tail import Tail
 from compactor.orc.writing.output import compatible
-from compactor.planning.document import Action, CompactionPlan, DeleteScope, FileRole, Segment
+from compactor.planning.document import CompactionPlan, DeleteScope, FileRole
 from compactor.planning.format import choose_format
 from compactor.planning.plan import plan, prepare
 from compactor.planning.segments import Sizes
@@ -154,16 +154,12 @@ def _tasks(
     for output in document.outputs:
         for bucket in output.buckets:
             work = work_of(document, output, bucket, tasks, inputs=inputs, digests=digests)
-            chunks: dict[int, list[Segment]] = {}
-            for segment in bucket.segments:
-                if segment.action is not Action.COPY:
-                    chunks.setdefault(segment.chunk, []).append(segment)
-            few = len(chunks) <= 1 or sum(segment.bytes for part in chunks.values() for segment in part) <= together
-            if few or document.one_by_one:
+            chunks = document.apart(bucket, together)
+            if not chunks:
                 first.append(BucketTask(work))
                 continue
             later.append(BucketTask(work))
-            first += [ChunkTask(len(cut), tuple(part)) for part in chunks.values()]
+            first += [ChunkTask(len(cut), chunk) for chunk in chunks]
             cut.append(work.part(()))
     shared = Shared.of(document, cut)
     return shared, sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)

@@ -275,6 +275,8 @@ class Prediction:
         files_before, files_after: that a reader opens.
         stripes_before, stripes_after: stripes with rows, or row groups; of insert-only tables only those of files that
             are joined.
+        tasks: of the Spark job that has most.
+        driver_bytes: memory that these take in the heap of Spark's driver, with Spark itself.
     """
 
     read: int = 0
@@ -289,6 +291,8 @@ class Prediction:
     files_after: int = 0
     stripes_before: int = 0
     stripes_after: int = 0
+    tasks: int = 0
+    driver_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +376,22 @@ class CompactionPlan:
     def output(self, directory: str) -> OutputDir:
         """The output directory of a name."""
         return next(output for output in self.outputs if output.name == directory)
+
+    def apart(self, bucket: BucketPlan, together: int) -> list[tuple[Segment, ...]]:
+        """
+        The chunks of a bucket that tasks of their own recode; none where one task writes the whole file.
+
+        Args:
+            together: bytes of a bucket's chunks up to which one task recodes them all.
+        """
+        chunks: dict[int, list[Segment]] = {}
+        for segment in bucket.segments:
+            if segment.action is not Action.COPY:
+                chunks.setdefault(segment.chunk, []).append(segment)
+        size = sum(segment.bytes for chunk in chunks.values() for segment in chunk)
+        if self.one_by_one or len(chunks) <= 1 or size <= together:
+            return []
+        return [tuple(chunk) for chunk in chunks.values()]
 
     @property
     def bytes_needed(self) -> int:
