@@ -170,9 +170,4 @@ def _with_parts(tasks: Sequence[BucketTask], chunks: Sequence[ChunkResult]) -> l
     parts: dict[tuple[str, int], list[ChunkResult]] = {}
     for part in chunks:
         parts.setdefault((part.directory, part.bucket), []).append(part)
-    return [
-        replace(
-            task, parts=tuple(sorted(parts[task.work.directory, task.work.bucket.bucket], key=lambda part: part.chunk))
-        )
-        for task in tasks
-    ]
+    return [task.joining(parts[task.work.directory, task.work.bucket.bucket]) for task in tasks]

@@ -21,6 +21,7 @@ TASK_BYTES: Final = 4 << 10
 """What Spark notes of a task while its job runs."""
 _TIMES: Final = 2
 """How often the content of a task or result is in the heap while it is sent or received."""
+_PART_BYTES: Final = 300
 _STRIPES_PER_CHECK: Final = 8
 _COPIES_PER_TASK: Final = 200
 _MIB: Final = 1 << 20
@@ -65,7 +66,7 @@ def within_driver(plan: CompactionPlan, together: int, limit: int | None, mend: 
 
 def _full_acid(plan: CompactionPlan, together: int) -> Sequence[_Job]:
     """The job that recodes chunks and writes whole files, the one that joins chunks, and the one that checks."""
-    digest = 300 + 10 * len(plan.columns)
+    digest = _PART_BYTES + 10 * len(plan.columns)
     inputs = {file.path: _of_input(file) for file in plan.inputs}
     first, first_bytes, later, later_bytes = 0, 0, 0, 0
     for output in plan.outputs:
@@ -76,7 +77,7 @@ def _full_acid(plan: CompactionPlan, together: int) -> Sequence[_Job]:
             first += len(chunks) or 1
             if chunks:
                 first_bytes += sum(200 + digest + _of_segments(chunk) for chunk in chunks)
-                later, later_bytes = later + 1, later_bytes + whole + len(chunks) * digest
+                later, later_bytes = later + 1, later_bytes + whole + len(chunks) * _PART_BYTES
             else:
                 first_bytes += whole
     files = sum(len(output.buckets) for output in plan.outputs)

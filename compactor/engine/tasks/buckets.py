@@ -88,7 +88,7 @@ class _Files:
     def bucket(self, task: BucketTask) -> OutputFile:
         bucket = self._work.bucket
         made = {part.chunk: part for part in task.parts}
-        joined = _Joined()
+        joined = _Joined(digest=task.digest)
         with (
             self._storage.create(join(self._own, bucket.name)) as sink,
             OpenInputs(self._storage, self._work.location) as files,

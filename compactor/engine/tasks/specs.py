@@ -180,12 +180,23 @@ class ChunkResult:
 @dataclass(frozen=True, slots=True)
 class BucketTask:
     """
-    Write a bucket's file of rows, or of delete events with one a key; `parts` are the chunks that other tasks have
-    recoded, empty when this task recodes all.
+    Write a bucket's file of rows, or of delete events with one a key.
+
+    Args:
+        parts: the chunks that other tasks have recoded, without digests; empty when this task recodes all.
+        digest: of all parts together. One for each of 8,192 parts would be more than Spark sends with a task (128 MiB) where
+            the table has 2,000 columns.
     """
 
     work: FileWork
     parts: tuple[ChunkResult, ...] = ()
+    digest: Digest = NO_DIGEST
+
+    def joining(self, parts: Iterable[ChunkResult]) -> "BucketTask":
+        """The task with the chunks of its file."""
+        ordered = sorted(parts, key=lambda part: part.chunk)
+        digest = sum((part.digest for part in ordered), NO_DIGEST)
+        return replace(self, parts=tuple(replace(part, digest=NO_DIGEST) for part in ordered), digest=digest)
 
     @property
     def bytes(self) -> int:

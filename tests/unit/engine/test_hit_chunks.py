@@ -15,7 +15,10 @@ from compactor.acid.compaction import CompactionKind, LayoutVersion
 from compactor.engine import compaction as compaction_module
 from compactor.engine import full_acid
 from compactor.engine.delete_files import Deletes
+from compactor.engine.results import RowCounts
+from compactor.engine.tasks.specs import ChunkResult
 from compactor.errors import RefusedError, VerificationError
+from compactor.orc.digests.digest import NO_DIGEST, Digest
 from compactor.orc.events.hit_by import HitBy
 from compactor.planning.document import EVERY_FILE, Action
 from compactor.storage.local_fs.driver import LocalStorage
@@ -213,3 +216,18 @@ def test_a_task_of_many_holds_only_its_own(warehouse):
     assert all(segment.action is not Action.COPY for task in first for segment in task.segments)
     assert max(len(pickle.dumps(task)) for task in (*first, later)) < 2 * KIB
     assert len(pickle.dumps(shared)) > 100 * KIB
+
+
+def test_the_digests_of_chunks_go_as_their_sum(warehouse):
+    """One for each chunk of a wide table would be more than Spark sends with a task."""
+    attempt = two_hits(warehouse)
+    plan = attempt.plan()
+    _, _, (later,) = full_acid._tasks(plan, "/t", digests=True, together=1)
+    parts = [
+        ChunkResult(plan.names[0], 0, chunk, None, RowCounts(), digest=Digest(1, chunk, (chunk, 1)))
+        for chunk in (2, 0, 1)
+    ]
+    (task,) = full_acid._with_parts([later], parts)
+    assert [part.chunk for part in task.parts] == [0, 1, 2]
+    assert {part.digest for part in task.parts} == {NO_DIGEST}
+    assert task.digest == Digest(3, 3, (3, 3))
