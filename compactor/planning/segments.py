@@ -334,4 +334,15 @@ def _cuts(part: Sequence[_Group], output: FormatSpec) -> Iterator[Cut]:
 
 def _segment(item: _Item, action: Action, reason: str, chunk: int, cut: Cut = Cut.NO) -> Segment:
     stripe = item.stripe
-    return Segment(action, item.path, (stripe.index,), reason, stripe.rows, stripe.bytes, chunk, stripe.events, cut)
+    return Segment(
+        action,
+        item.path,
+        (stripe.index,),
+        reason,
+        stripe.rows,
+        stripe.bytes,
+        chunk,
+        stripe.events,
+        cut,
+        stripe.hit_by,
+    )

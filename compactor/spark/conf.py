@@ -57,7 +57,8 @@ def common_conf(spark: Spark) -> dict[str, str]:
     Properties for the master, the queue, executors and the archive.
 
     Executors of YARN and Kubernetes start when work comes and end when they are idle (dynamic allocation without an
-    external shuffle service; compaction tasks shuffle nothing). An executor's Java heap is small, because tasks run in
+    external shuffle service; compaction tasks shuffle nothing). How many there are follows the tasks that wait, up to the
+    limit that the site or the table sets. An executor's Java heap is small, because tasks run in
     Python and need the overhead.
     """
     wanted = {
@@ -79,7 +80,6 @@ def common_conf(spark: Spark) -> dict[str, str]:
             "spark.dynamicAllocation.enabled": "true",
             "spark.dynamicAllocation.shuffleTracking.enabled": "true",
             "spark.dynamicAllocation.minExecutors": "0",
-            "spark.dynamicAllocation.maxExecutors": "16",
             "spark.dynamicAllocation.executorIdleTimeout": "60s",
             "spark.executor.memory": "1g",
             "spark.executor.memoryOverhead": "2g",

@@ -63,9 +63,9 @@ def wait_for(paths):
     return os.getpid()
 
 
-def die_first(task):
+def die_first(shared, task):
     """Work, then lose the worker process at the first attempt: the file it wrote stays behind."""
-    result = run_task(task)
+    result = run_task(shared, task)
     if TaskContext.get().attemptNumber() == 0:
         os._exit(1)
     return result

@@ -6,7 +6,7 @@ Pure.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
@@ -64,6 +64,12 @@ _VERDICTS: Final = {
     (Action.RECODE, Cut.NO): "recode",
 }
 _CARRY = "carry"
+_INSIDE: Final[dict[str, Any]] = {
+    "outputs": {
+        "__all__": {files: {"__all__": {"segments": {"__all__": {"hit_by"}}}} for files in ("buckets", "joins")}
+    }
+}
+"""What the document doesn't show: a bit for each of thousands of delete files makes no number of JSON's."""
 
 
 @dataclass(slots=True)
@@ -84,7 +90,10 @@ def plan_view(plan: CompactionPlan) -> View:
     """The answer: tables for people, one record per output file for TSV, the plan's document for JSON and YAML."""
     records = list(_file_records(plan) if plan.insert_only else _bucket_records(plan))
     columns = FILE_COLUMNS if plan.insert_only else BUCKET_COLUMNS
-    document = {"compaction-plan": FORMAT, **TypeAdapter(CompactionPlan).dump_python(plan, mode="json")}
+    document = {
+        "compaction-plan": FORMAT,
+        **TypeAdapter(CompactionPlan).dump_python(plan, mode="json", exclude=_INSIDE),
+    }
     return View(columns, records, document=document, picture=lambda: _picture(plan, columns, records))
 
 
@@ -127,6 +136,12 @@ def cost(plan: CompactionPlan) -> str:
         f"takes {units.about(predicted.seconds)} of processor time",
     ]
     return ", ".join(parts)
+
+
+def on_spark(plan: CompactionPlan) -> str:
+    """What Spark's driver must hold, in one sentence."""
+    predicted = plan.prediction
+    return f"{plural(predicted.tasks, 'task')} in the largest job, about {units.size(predicted.driver_bytes)} of the driver's memory"
 
 
 def effect(plan: CompactionPlan) -> str:
@@ -210,6 +225,6 @@ def _picture(plan: CompactionPlan, columns: tuple[OutputColumn, ...], records: l
         parts += [part_of_picture(columns, records), Text()]
     if verdicts := _verdicts(plan):
         parts += [part_of_picture(WHOLE_COLUMNS if plan.insert_only else VERDICT_COLUMNS, verdicts), Text()]
-    parts += [Text(f"cost: {cost(plan)}"), Text(f"effect: {effect(plan)}")]
+    parts += [Text(f"cost: {cost(plan)}"), Text(f"spark: {on_spark(plan)}"), Text(f"effect: {effect(plan)}")]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
     return Group(*parts)
