@@ -74,7 +74,7 @@ def run_elsewhere(  # noqa: PLR0917 - what to run, how, and who is told
     storage: StorageOptions,
     tokens: bytes = b"",
     refused: Callable[[Counted], None] = lambda _: None,
-    elsewhere: bool = False,  # noqa: FBT001, FBT002 - a fact
+    elsewhere: bool = False,
 ) -> Iterator[Counted]:
     """
     As `run_partition`, in another process than the submitter's: the bytes moved travel with the result.

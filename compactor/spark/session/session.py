@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
-from compactor.spark.session.process import POLL_SECONDS, DriverEndedError, DriverProcess
 from compactor.spark.results import JobEnd
+from compactor.spark.session.process import POLL_SECONDS, DriverEndedError, DriverProcess
 from compactor.spark.submitter import BrokenDownError, Failed, JobName, Runner, SessionEndedError
 
 Given = TypeVar("Given")
