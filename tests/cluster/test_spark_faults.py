@@ -146,15 +146,16 @@ def test_what_only_one_node_says(alone, tmp_path):
     Where the daemon reaches the store and sees the staging directory, the attempt broke down, which is counted, with our
     own sentence.
     """
-    place = tmp_path / ".compactor-5-a"
-    place.mkdir()
     for key, function, said in (
         ("5.a", faulty.unreachable, rf"^{faulty.STORE} doesn't answer \(seen from 127.0.0.[23]\)$"),
         ("5.b", faulty.given_up, r"^this compaction was given up: .* \(seen from 127.0.0.[23]\)$"),
     ):
+        place = tmp_path / key
+        place.mkdir()
         with pytest.raises(RetryableError, match=said) as caught:
             alone.run(name(key, str(place)), function, [1])
         assert type(caught.value) is RetryableError
+        alone.end(name(key))
 
 
 @pytest.fixture(scope="module")
