@@ -35,7 +35,7 @@ _MOST_FAILURES: Final = 500
 _Refusals = dict[str, list[Counted]]
 
 
-class _ByGroup(AccumulatorParam[_Refusals]):
+class _ByGroup(AccumulatorParam[_Refusals]):  # type: ignore[misc]  # PySpark's classes have no types here
     """Answers by the group of their job."""
 
     def zero(self, value: _Refusals) -> _Refusals:  # noqa: ARG002 - as PySpark says
