@@ -24,6 +24,8 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = {pattern}
 """
+_TRIES: Final = (("spark.task.maxFailures", "4"), ("spark.excludeOnFailure.task.maxTaskAttemptsPerNode", "2"))
+"""How often a task may fail in all, and on one node, and how often it may as Spark is delivered."""
 POOL: Final = "compactor"
 """The scheduling pool of jobs without a pool of their own."""
 POOLS: Final = (
@@ -56,6 +58,10 @@ def common_conf(spark: Spark) -> dict[str, str]:
     """
     Properties for the master, the queue, executors and the archive.
 
+    On a cluster a task is tried twice on a node at most, and four times in all. A node on which two tasks of a job failed
+    gets no more of them; in the next job it is as good as any: a session that excluded nodes for longer would exclude
+    all of a small cluster after a short failure of its store.
+
     Executors of YARN and Kubernetes start when work comes and end when they are idle (dynamic allocation without an
     external shuffle service; compaction tasks shuffle nothing). How many there are follows the tasks that wait, up to the
     limit that the site or the table sets. An executor's Java heap is small, because tasks run in
@@ -74,6 +80,13 @@ def common_conf(spark: Spark) -> dict[str, str]:
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
+        }
+    else:
+        wanted |= {
+            "spark.task.maxFailures": "4",
+            "spark.excludeOnFailure.enabled": "true",
+            "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",  # one executor may be all there is
+            "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "1000000",  # no node for hours
         }
     if spark.elastic:
         wanted |= {
@@ -139,8 +152,14 @@ def executor_python(spark: Spark) -> str:
 
 
 def without_contradiction(conf: Mapping[str, str]) -> dict[str, str]:
-    """Switches dynamic allocation off where a fixed number of executors is set."""
+    """
+    Switches dynamic allocation off where a fixed number of executors is set; and the exclusion of nodes where a task may
+    not fail more often than on one node: with both, Spark doesn't start.
+    """
     merged = dict(conf)
+    failures, on_a_node = (merged.get(key, default) for key, default in _TRIES)
+    if failures.isdecimal() and on_a_node.isdecimal() and int(on_a_node) >= int(failures):
+        merged.pop("spark.excludeOnFailure.enabled", None)
     if "spark.executor.instances" in merged and merged.get("spark.dynamicAllocation.enabled") == "true":
         merged = {key: value for key, value in merged.items() if not key.startswith("spark.dynamicAllocation.")}
     return merged

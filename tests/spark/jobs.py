@@ -21,6 +21,14 @@ def refuse(number):
     raise RefusedError(Reason.CORRUPT_FILE, f"file {number} is broken")
 
 
+def refuse_or_linger(path):
+    """Refuse without a file; else make it, after a while."""
+    if path is None:
+        refuse(7)
+    time.sleep(30)
+    Path(path).touch()
+
+
 def crash_once(marker):
     """Fail at the first attempt as a bug would."""
     path = Path(marker)

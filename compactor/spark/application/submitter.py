@@ -28,7 +28,8 @@ from compactor.spark.application.command import command, environment
 from compactor.spark.application.mailbox import DIRECTORY, Assignment, Mailbox, Seen
 from compactor.spark.application.orphans import YARN_ID, by_keytab, end_group, end_on_yarn, end_processes
 from compactor.spark.java import require_java, telling_line
-from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner
+from compactor.spark.results import JobEnd
+from compactor.spark.submitter import BrokenDownError, Failed, JobName, Runner
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 from compactor.storage.registry import StorageOptions, storage_for
@@ -74,9 +75,11 @@ class ApplicationSubmitter(Runner):
 
     Args:
         settings: `spark.*` says where and how.
+        failed: see `Runner`.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, failed: Failed = lambda _: None) -> None:
+        super().__init__(failed)
         self._settings = settings.spark
         self._options = StorageOptions.of(settings)
         self._lock = threading.Lock()
@@ -90,7 +93,7 @@ class ApplicationSubmitter(Runner):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> Answers:
+    ) -> JobEnd:
         try:
             application = self._running.get(job.key) or self._start(job)
             application.asked += 1

@@ -17,8 +17,9 @@ from typing import Final, TypeVar
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
+from compactor.spark.results import JobEnd
 from compactor.spark.session.process import POLL_SECONDS, DriverEndedError, DriverProcess
-from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner, SessionEndedError
+from compactor.spark.submitter import BrokenDownError, Failed, JobName, Runner, SessionEndedError
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -56,9 +57,11 @@ class SparkSubmitter(Runner):
 
     Args:
         settings: `spark.*` says where and how.
+        failed: see `Runner`.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, failed: Failed = lambda _: None) -> None:
+        super().__init__(failed)
         self._settings = settings.spark
         self._name = f"{settings.host_name}-compactor"
         self._lock = threading.Lock()
@@ -72,7 +75,7 @@ class SparkSubmitter(Runner):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> Answers:
+    ) -> JobEnd:
         shared = self._enter(job, cancelled)
         try:
             return shared.driver.run(job, function, tasks, progress, cancelled)
