@@ -141,7 +141,7 @@ def cost(plan: CompactionPlan) -> str:
 def on_spark(plan: CompactionPlan) -> str:
     """What Spark's driver must hold, in one sentence."""
     predicted = plan.prediction
-    return f"{plural(predicted.tasks, 'task')} in the largest job, about {units.size(predicted.driver_bytes)} of the driver's memory"
+    return f"{plural(predicted.tasks, 'task')} in the largest job, about {binary_units(predicted.driver_bytes)} of the driver's memory"
 
 
 def effect(plan: CompactionPlan) -> str:

@@ -24,7 +24,7 @@ from compactor.spark.resources import Resources, driver_memory
 
 MIB, GIB, KIB = 1 << 20, 1 << 30, 1 << 10
 ROWS = 400_000
-SIZES = Sizes()
+SIZES = Sizes(8 * MIB, 128 * MIB)
 
 
 def one_bucket(stripes, deletes, hit=lambda number: -1, aborted=(), columns=50):
