@@ -20,6 +20,7 @@ from compactor.engine.tasks.specs import ChunkResult
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.digests.digest import NO_DIGEST, Digest
 from compactor.orc.events.hit_by import HitBy
+from compactor.orc.format.tail import Tail
 from compactor.planning.document import EVERY_FILE, Action
 from compactor.storage.local_fs.driver import LocalStorage
 from tests.compacting import KIB, Attempt, compact, settings
@@ -153,6 +154,32 @@ def two_hits(warehouse):
         with warehouse.begin() as txn:
             txn.delete(table, lambda row, number=number: row[0] == number * PER_FILE + 7)
     return Attempt(warehouse, table, settings=how())
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_rows_without_row_ids_and_stripes_without_statistics(warehouse, monkeypatch, statistics):
+    """Original files are numbered alike by planning and tasks; stripes whose bounds no statistics tell open every file."""
+    table = warehouse.create_table("db", "t", COLUMNS, transactional=False)
+    for number in range(3):
+        warehouse.write_original(table, rows(number * PER_FILE))
+    warehouse.convert(table)
+    for number in range(3, 6):
+        with warehouse.begin() as txn:
+            txn.insert(table, rows(number * PER_FILE))
+    for number in range(6):
+        with warehouse.begin() as txn:
+            txn.delete(table, lambda row, number=number: row[0] == number * PER_FILE + 7)
+    if not statistics:
+        real = Tail.stripe_stats
+        monkeypatch.setattr(
+            Tail, "stripe_stats", lambda tail, index: None if "/delta_" in f"/{tail.name}" else real(tail, index)
+        )
+    attempt, published = compact(warehouse, table)
+    (bucket,) = attempt.plan().outputs[0].buckets
+    assert published.staged.rows.deleted == 6
+    masks = {segment.path: segment.hit_by for segment in bucket.segments}
+    assert [mask for path, mask in masks.items() if "/" not in path] == [1, 2, 4]
+    assert [mask for path, mask in masks.items() if "/" in path] == ([8, 16, 32] if statistics else [EVERY_FILE] * 3)
 
 
 def test_a_file_left_out_by_mistake_stops_the_compaction(warehouse):
