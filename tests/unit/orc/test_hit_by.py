@@ -56,6 +56,12 @@ def test_of_stripes_apart_only_files_that_hit_are_noted(ends, files):
     assert masks(stripes, files) == naive(stripes, files)
 
 
+def test_a_file_whose_first_and_last_event_are_of_one_write():
+    """Between them a streaming writer may delete rows of another write; a search that takes the keys as sorted misses them."""
+    stripes = [(RowKey(1, BUCKET, 5), RowKey(3, BUCKET, 0))]
+    assert masks(stripes, [[RowKey(1, BUCKET, 1), RowKey(2, BUCKET, 0), RowKey(1, BUCKET, 2)]]) == [1]
+
+
 def test_many_stripes_and_files():
     """More of both than stand in one byte, or in one block."""
     stripes = [(RowKey(1, BUCKET, 10 * n), RowKey(1, BUCKET, 10 * n + 9)) for n in range(3000)]
