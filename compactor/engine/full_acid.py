@@ -2,7 +2,8 @@
 Plans a compaction of a full-ACID table from its selected files, and runs the plan as jobs.
 
 Planning reads tails and delete events on the driver. A first job recodes chunks and writes whole buckets; a second job
-puts together the buckets that were cut into several chunks.
+puts together the buckets that were cut into several chunks. Of large buckets these jobs make only the layout where the
+store allows it, and more jobs write their files in pieces.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +17,19 @@ from compactor.engine.delete_files import Deletes
 from compactor.engine.inputs import file_facts, read_tails
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Checked, OutputFile
+from compactor.engine.spread import Spreading
 from compactor.engine.tasks.buckets import run_task
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork, Shared, inputs_of, work_of
+from compactor.engine.tasks.layout import Layout
+from compactor.engine.tasks.specs import (
+    BucketTask,
+    ChunkResult,
+    ChunkTask,
+    FileWork,
+    LayoutTask,
+    Shared,
+    inputs_of,
+    work_of,
+)
 from compactor.engine.verify.at_once import run_and_verify
 from compactor.errors import RefusedError
 from compactor.orc.format.tail import Tail
@@ -120,54 +132,77 @@ def run_full_acid(
         digests: whether to make digests of recoded rows, so that their values can be verified.
         together: bytes of a bucket's chunks up to which one task recodes them all.
     """
-    shared, first, later = _tasks(document, tasks, digests=digests, together=together)
-    if not later and sum(task.bytes for task in first) <= AT_ONCE_BYTES:
+    spreading = Spreading(submitter, job, tasks, cancelled)
+    piece_bytes = spreading.piece_bytes(document)
+    shared, first, later = _tasks(document, tasks, digests=digests, together=together, spread=piece_bytes is not None)
+    if piece_bytes is None and not later and sum(task.bytes for task in first) <= AT_ONCE_BYTES:
         verified = submitter.run(job, partial(run_and_verify, shared), first, progress=progress, cancelled=cancelled)
         return [file for file, _ in verified], [checked for _, checked in verified if checked is not None]
-    share = len(first) / max(1, len(first) + len(later))
-    made = submitter.run(
-        job, partial(run_task, shared), first, progress=lambda done: progress(done * share), cancelled=cancelled
-    )
-    chunks = [result for result in made if isinstance(result, ChunkResult)]
+    pieces = 0 if piece_bytes is None else document.pieces
+    every = max(1, len(first) + len(later) + pieces)
+
+    def share(before: int, count: int) -> Callable[[float], None]:
+        return lambda done: progress((before + done * count) / every)
+
+    made = submitter.run(job, partial(run_task, shared), first, progress=share(0, len(first)), cancelled=cancelled)
+    second = _with_parts(later, [result for result in made if isinstance(result, ChunkResult)])
+    run = partial(run_task, Shared.of(document))
+    made += submitter.run(job, run, second, progress=share(len(first), len(second)), cancelled=cancelled)
     files = [result for result in made if isinstance(result, OutputFile)]
-    joined = submitter.run(
-        job,
-        partial(run_task, Shared.of(document)),
-        _with_parts(later, chunks),
-        progress=lambda done: progress(share + done * (1 - share)),
-        cancelled=cancelled,
-    )
-    return files + [result for result in joined if isinstance(result, OutputFile)], None
+    layouts = [result for result in made if isinstance(result, Layout)]
+    if piece_bytes is None or not layouts:
+        return files, None
+    wide = {_place(task.work): task.bucket for task in (*first, *second) if isinstance(task, LayoutTask)}
+    written = spreading.write(layouts, piece_bytes, share(len(first) + len(second), pieces))
+    alone = [
+        wide[layout.file.directory, layout.file.bucket]
+        for layout, file in zip(layouts, written, strict=True)
+        if file is None
+    ]
+    refused = submitter.run(job, run, alone, progress=lambda _: None, cancelled=cancelled)
+    files += [result for result in refused if isinstance(result, OutputFile)]
+    return files + [file for file in written if file is not None], None
 
 
 def _tasks(
-    document: CompactionPlan, tasks: str, *, digests: bool, together: int
-) -> tuple[Shared, list[ChunkTask | BucketTask], list[BucketTask]]:
+    document: CompactionPlan, tasks: str, *, digests: bool, together: int, spread: bool = False
+) -> tuple[Shared, list[ChunkTask | BucketTask | LayoutTask], list[BucketTask | LayoutTask]]:
     """
     The tasks that can start at once, with what they share, and those that need chunks which other tasks recode; the
     largest come first.
+
+    Args:
+        spread: whether large files are written by several tasks.
     """
-    first: list[ChunkTask | BucketTask] = []
-    later: list[BucketTask] = []
+    first: list[ChunkTask | BucketTask | LayoutTask] = []
+    later: list[BucketTask | LayoutTask] = []
     cut: list[FileWork] = []
     inputs = inputs_of(document)
     for output in document.outputs:
         for bucket in output.buckets:
             work = work_of(document, output, bucket, tasks, inputs=inputs, digests=digests)
-            chunks = document.apart(bucket, together)
+            wide = spread and bucket.large
+            whole = LayoutTask(BucketTask(work)) if wide else BucketTask(work)
+            chunks = document.apart(bucket, 0 if wide else together)
             if not chunks:
-                first.append(BucketTask(work))
+                first.append(whole)
                 continue
-            later.append(BucketTask(work))
+            later.append(whole)
             first += [ChunkTask(len(cut), chunk) for chunk in chunks]
             cut.append(work.part(()))
     shared = Shared.of(document, cut)
     return shared, sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
 
 
-def _with_parts(tasks: Sequence[BucketTask], chunks: Sequence[ChunkResult]) -> list[BucketTask]:
+def _with_parts(
+    tasks: Sequence[BucketTask | LayoutTask], chunks: Sequence[ChunkResult]
+) -> list[BucketTask | LayoutTask]:
     """The tasks, each with the chunks of its file."""
     parts: dict[tuple[str, int], list[ChunkResult]] = {}
     for part in chunks:
         parts.setdefault((part.directory, part.bucket), []).append(part)
-    return [task.joining(parts[task.work.directory, task.work.bucket.bucket]) for task in tasks]
+    return [task.joining(parts[_place(task.work)]) for task in tasks]
+
+
+def _place(work: FileWork) -> tuple[str, int]:
+    return work.directory, work.bucket.bucket

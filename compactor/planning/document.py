@@ -19,6 +19,10 @@ FORMAT = 1
 """The version of that document."""
 EVENTS_AT_ONCE = 4_194_304
 """Delete events that a task holds in memory, unless limits say otherwise."""
+SPREAD_BYTES = 1 << 30
+"""Bytes of a bucket's stripes from which several tasks write its file, where the store can make one of their pieces."""
+PIECE_BYTES = 256 << 20
+"""Bytes of such a piece; more where a block of the store is larger, or isn't a part of it."""
 EVERY_FILE: Final = -1
 """All bits: any of a bucket's delete files may have events of these rows."""
 
@@ -181,6 +185,16 @@ class BucketPlan:
     segments: tuple[Segment, ...] = ()
     deletes: tuple[str, ...] = ()
     delete_events: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Of the stripes in the sources; 0 for delete events."""
+        return sum(segment.bytes for segment in self.segments)
+
+    @property
+    def large(self) -> bool:
+        """Whether several tasks write the file, where the store can."""
+        return self.bytes >= SPREAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,13 +425,23 @@ class CompactionPlan:
     def names_needed(self) -> int:
         """
         Most files and directories that the compaction has created at any time: the staging directory, each task's
-        directory and file, output directories and their two markers.
+        directory and file, pieces of large files, output directories and their two markers.
         """
         files = sum(len(output.buckets) + len(output.copies) + len(output.joins) for output in self.outputs)
-        return 3 + 3 * len(self.outputs) + 2 * (files + (0 if self.one_by_one else self.chunks))
+        beside = 0 if self.one_by_one else 2 * self.chunks + self.pieces
+        return 3 + 3 * len(self.outputs) + 2 * files + beside
+
+    @property
+    def buckets(self) -> tuple[BucketPlan, ...]:
+        """Those of all directories."""
+        return tuple(bucket for output in self.outputs for bucket in output.buckets)
 
     @property
     def chunks(self) -> int:
         """Number of chunks that are recoded."""
-        buckets = (bucket for output in self.outputs for bucket in output.buckets)
-        return sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in buckets)
+        return sum(len({segment.chunk for segment in bucket.segments if segment.chunk >= 0}) for bucket in self.buckets)
+
+    @property
+    def pieces(self) -> int:
+        """About how many pieces the large files are written in, where the store can make one file of several."""
+        return sum(bucket.bytes // PIECE_BYTES for bucket in self.buckets if bucket.large)

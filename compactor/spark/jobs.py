@@ -19,10 +19,12 @@ from pyspark import Accumulator, AccumulatorParam, SparkContext, SparkStageInfo
 from pyspark.errors import PySparkException
 
 from compactor.spark.attempts import FailedAttempt, travelled
+from compactor.spark.concat import DriverFunction
 from compactor.spark.conf import POOL
 from compactor.spark.delegation_tokens import tokens_of
 from compactor.spark.results import Counted, JobEnd, run_elsewhere
 from compactor.spark.submitter import JobName
+from compactor.storage.io_counters import BytesMoved
 from compactor.storage.registry import StorageOptions
 
 POLL_SECONDS: Final = 0.1
@@ -88,6 +90,11 @@ class SparkJob:
 
     def _collect(self, function: Callable[[Any], Any], tasks: list[Any]) -> None:
         try:
+            if isinstance(function, DriverFunction):
+                self._answers = [
+                    Counted(function.on_driver(self._context, self._storage, task), BytesMoved()) for task in tasks
+                ]
+                return
             self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
             run = partial(

@@ -2,13 +2,15 @@
 Runs the tasks of full-ACID tables on executors.
 
 A chunk task recodes one part of a bucket into a scratch file; a bucket task copies stripes, takes in recoded parts, and
-writes the bucket's one file; a delete task writes the delete events of one bucket. Each task writes only below a
+writes the bucket's one file, or only its layout, by which several tasks write it (`engine.tasks.layout`); a delete task
+writes the delete events of one bucket. Each task writes only below a
 directory of its own, so a task that is repeated, runs twice, or goes on after its compaction was discarded, does no
 harm. Tasks read tails and delete events again, so that plans stay small enough to send.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +24,11 @@ from compactor.engine.output_format import output_format
 from compactor.engine.results import Origin, OutputFile, RowCounts, counted
 from compactor.engine.tasks.delete_windows import Written, require_planned, spanning
 from compactor.engine.tasks.directory import own_directory
+from compactor.engine.tasks.layout import FootersAhead, Layout, LayoutSink
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork, Shared
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork, LayoutTask, Shared
 from compactor.errors import CorruptFileError
+from compactor.handles import Sink
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.deletes import DeleteEvents, visible
 from compactor.orc.events.event_share import Share
@@ -43,10 +47,15 @@ from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 from compactor.storage.registry import storage_for
 
+_FOOTERS: Final = 256
+"""Stripes whose footers are read at once for a layout; they are held in memory."""
 
-def run_task(shared: Shared, task: ChunkTask | BucketTask) -> ChunkResult | OutputFile:
+
+def run_task(shared: Shared, task: ChunkTask | BucketTask | LayoutTask) -> ChunkResult | OutputFile | Layout:
     """Run one task, then return free memory to the system: the process runs further tasks."""
     with trimmed():
+        if isinstance(task, LayoutTask):
+            return _Files(shared, task.work).layout(task.bucket)
         if isinstance(task, ChunkTask):
             whole: FileWork = shared.file(task.file)
             return _Files(shared, whole.part(task.segments)).chunk(task.chunk)
@@ -63,6 +72,7 @@ class _Files:
         self._inputs = {file.path: file for file in work.inputs}
         self._output: OutputFormat = output_format(shared.columns, work.format)
         self._aborted: npt.NDArray[np.int64] = np.array(shared.aborted, dtype=np.int64)
+        self._only_layout = False
         self._own, self._relative = own_directory(self._storage, work.tasks)
         deletes = [self._inputs[path] for path in work.bucket.deletes]
         self._deletes = DeleteFiles(self._storage, work.location, deletes, self._aborted, work.events_at_once)
@@ -86,18 +96,26 @@ class _Files:
         )
 
     def bucket(self, task: BucketTask) -> OutputFile:
-        bucket = self._work.bucket
+        with self._storage.create(join(self._own, self._work.bucket.name)) as sink:
+            summary, joined = self._spliced(task, sink)
+        return self._finished(summary, joined)
+
+    def layout(self, task: BucketTask) -> Layout:
+        self._only_layout = True
+        location = join(self._own, self._work.bucket.name)
+        with self._storage.create(location) as own:
+            sink = LayoutSink(own, location)
+            summary, joined = self._spliced(task, sink)
+        return Layout(self._described(summary, joined, "", 0), sink.extents)
+
+    def _spliced(self, task: BucketTask, sink: Sink) -> tuple[FileSummary, "_Joined"]:
         made = {part.chunk: part for part in task.parts}
         joined = _Joined(digest=task.digest)
-        with (
-            self._storage.create(join(self._own, bucket.name)) as sink,
-            OpenInputs(self._storage, self._work.location) as files,
-        ):
-            splicer = Splicer(sink, self._output)
-            for together in _by_chunk(bucket.segments):
+        splicer = Splicer(sink, self._output)
+        with OpenInputs(self._storage, self._work.location) as files:
+            for together in _by_chunk(self._work.bucket.segments):
                 self._join(joined, together, made.get(together[0].chunk), splicer, files)
-            summary = splicer.finish("insert", note_of(joined.digest, joined.origins, splicer.stripe_rows))
-        return self._finished(summary, joined)
+        return splicer.finish("insert", note_of(joined.digest, joined.origins, splicer.stripe_rows)), joined
 
     def _join(
         self,
@@ -140,16 +158,19 @@ class _Files:
 
     def _finished(self, summary: FileSummary, joined: "_Joined") -> OutputFile:
         """Report the file; without rows it isn't published, because readers have failed on empty files (HIVE-25722)."""
-        work, name = self._work, self._work.bucket.name
-        crc = 0
-        if summary.rows:
-            with self._storage.open_read(join(self._own, name)) as reader:
-                crc = checksum(reader)
+        name = self._work.bucket.name
+        if not summary.rows:
+            return self._described(summary, joined, "", 0)
+        with self._storage.open_read(join(self._own, name)) as reader:
+            return self._described(summary, joined, f"{self._relative}/{name}", checksum(reader))
+
+    def _described(self, summary: FileSummary, joined: "_Joined", path: str, crc: int) -> OutputFile:
+        work = self._work
         return OutputFile(
-            path=f"{self._relative}/{name}" if summary.rows else "",
+            path=path,
             directory=work.directory,
             kind=work.kind,
-            name=name,
+            name=work.bucket.name,
             bucket=work.bucket.bucket,
             length=summary.length,
             checksum=crc,
@@ -169,7 +190,10 @@ class _Files:
         file = self._inputs[segment.path]
         tail = files.tail(file)
         reader = files.handle(file)  # the store's own handle, so that the store can copy by itself
-        for index in segment.stripes:
+        for number, index in enumerate(segment.stripes):
+            if self._only_layout and number % _FOOTERS == 0:
+                stripes = segment.stripes[number : number + _FOOTERS]
+                reader = FootersAhead(files.handle(file), tail, stripes, self._storage.side_by_side)
             splicer.add_stripe(reader, tail, index, last)
             origins.append(Origin(segment.path, index, 1))
         return RowCounts(segment.rows, segment.rows)

@@ -201,3 +201,22 @@ class BucketTask:
     @property
     def bytes(self) -> int:
         return self.work.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutTask:
+    """Make the layout of a bucket's file of rows, which other tasks write by it."""
+
+    bucket: BucketTask
+
+    def joining(self, parts: Iterable[ChunkResult]) -> "LayoutTask":
+        """The task with the chunks of its file."""
+        return LayoutTask(self.bucket.joining(parts))
+
+    @property
+    def work(self) -> FileWork:
+        return self.bucket.work
+
+    @property
+    def bytes(self) -> int:
+        return self.bucket.bytes

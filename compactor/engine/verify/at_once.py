@@ -7,13 +7,13 @@ when it is moved to its place is seen by its length and checksum.
 
 from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.buckets import run_task
-from compactor.engine.tasks.specs import BucketTask, ChunkTask, Shared
+from compactor.engine.tasks.specs import BucketTask, ChunkTask, LayoutTask, Shared
 from compactor.engine.verify.stripes import FileCheck, VerifyTask, verify_stripes
 from compactor.errors import VerificationError
 from compactor.storage.location import join, parent
 
 
-def run_and_verify(shared: Shared, task: ChunkTask | BucketTask) -> tuple[OutputFile, Checked | None]:
+def run_and_verify(shared: Shared, task: ChunkTask | BucketTask | LayoutTask) -> tuple[OutputFile, Checked | None]:
     """
     Run one task that writes a whole file, and check it; None: the file has no rows, and isn't published. A difference is
     part of the result: the file is still needed, as evidence.

@@ -259,6 +259,12 @@ def read_tail(reader: RandomReader, logical_length: int | None = None) -> Tail:
     return tail
 
 
+def footer_place(tail: Tail, index: int) -> tuple[int, int]:
+    """Offset and length of a stripe's footer."""
+    stripe = tail.stripes[index]
+    return stripe.offset + stripe.index_length + stripe.data_length, stripe.footer_length
+
+
 def read_stripe_footer(reader: RandomReader, tail: Tail, index: int) -> pb.StripeFooter:
     """
     Streams and encodings of one stripe.
@@ -266,12 +272,11 @@ def read_stripe_footer(reader: RandomReader, tail: Tail, index: int) -> pb.Strip
     Raises:
         CorruptFileError: the footer can't be read, or its streams don't fit the stripe's lengths.
     """
-    stripe = tail.stripes[index]
-    at = stripe.offset + stripe.index_length + stripe.data_length
+    stripe, (at, length) = tail.stripes[index], footer_place(tail, index)
     where = f"footer of stripe {index + 1} at byte {at}"
-    codec.require_length(stripe.footer_length, f"{tail.name}: {where}", LONGEST_FOOTER)
-    data = reader.read_at(at, stripe.footer_length)
-    if len(data) != stripe.footer_length:
+    codec.require_length(length, f"{tail.name}: {where}", LONGEST_FOOTER)
+    data = reader.read_at(at, length)
+    if len(data) != length:
         raise _corrupt(tail.name, f"ended inside the {where}")
     raw = codec.decompress_section(data, tail.compression, tail.block_size, f"{tail.name}: {where}", LONGEST_FOOTER)
     footer = _parse(pb.StripeFooter, raw, tail.name, where)
