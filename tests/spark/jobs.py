@@ -86,3 +86,45 @@ def die_first_whole(task):
     if TaskContext.get().attemptNumber() == 0:
         os._exit(1)
     return result
+
+
+def die_first_piece(task):
+    from compactor.engine.tasks.layout import write_piece
+
+    result = write_piece(task)
+    if TaskContext.get().attemptNumber() == 0:
+        os._exit(1)
+    return result
+
+
+class OnHdfs:
+    """Something that is done in the driver with Hadoop's client, on one location: `do` gets both, and Hadoop's path."""
+
+    def __init__(self, do):
+        self.do = do
+
+    def on_driver(self, context, storage, location):
+        jvm = context._jvm
+        path = jvm.org.apache.hadoop.fs.Path
+        conf = jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
+        for site in ("core-site.xml", "hdfs-site.xml"):
+            conf.addResource(path(Path(storage.hdfs.conf_dir, site).as_uri()))
+        given = path(location)
+        return self.do(given.getFileSystem(conf), given)
+
+
+def blocks_of(files, path):
+    """The lengths of a file's blocks, and the checksum by which DistCp compares files."""
+    status = files.getFileStatus(path)
+    blocks = files.getFileBlockLocations(status, 0, status.getLen())
+    return [block.getLength() for block in blocks], files.getFileChecksum(path).toString()
+
+
+def take_snapshot(files, path):
+    files.allowSnapshot(path)
+    files.createSnapshot(path, "meanwhile")
+
+
+def drop_snapshot(files, path):
+    files.deleteSnapshot(path, "meanwhile")
+    files.disallowSnapshot(path)
