@@ -18,6 +18,7 @@ BARS = (
     "failover",
     "hdfs_listing",
     "hdfs_untouched",
+    "hdfs_spread",
     "s3_untouched",
     "warm_yarn",
     "at_rest",
