@@ -120,15 +120,27 @@ def run_full_acid(
     """
     first, later = _tasks(document, tasks, digests=digests, together=together)
     if not later and sum(task.work.bytes for task in first) <= AT_ONCE_BYTES:
-        verified = submitter.run(job, run_and_verify, first, progress=progress, cancelled=cancelled)
+        verified = submitter.run(
+            job.at("assemble, verify"), run_and_verify, first, progress=progress, cancelled=cancelled
+        )
         return [file for file, _ in verified], [checked for _, checked in verified if checked is not None]
     share = len(first) / max(1, len(first) + len(later))
-    made = submitter.run(job, run_task, first, progress=lambda done: progress(done * share), cancelled=cancelled)
+    made = submitter.run(
+        job.at("recode" if later else "assemble"),
+        run_task,
+        first,
+        progress=lambda done: progress(done * share),
+        cancelled=cancelled,
+    )
     chunks = [result for result in made if isinstance(result, ChunkResult)]
     files = [result for result in made if isinstance(result, OutputFile)]
     second = [_with_parts(task, chunks) for task in later]
     joined = submitter.run(
-        job, run_task, second, progress=lambda done: progress(share + done * (1 - share)), cancelled=cancelled
+        job.at("assemble"),
+        run_task,
+        second,
+        progress=lambda done: progress(share + done * (1 - share)),
+        cancelled=cancelled,
     )
     return files + [result for result in joined if isinstance(result, OutputFile)], None
 

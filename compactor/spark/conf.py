@@ -2,7 +2,7 @@
 Spark properties that follow from the settings, the same for the shared session and for an application of its own; and
 the log4j configuration of Spark's JVM.
 
-Pure, but for the interpreter's path, the user's name and the log4j file. Properties in `spark.conf` of the settings
+Pure, but for the site's defaults, the interpreter's path, the user's name and the log4j file. Properties in `spark.conf` of the settings
 override these. The log4j configuration decides what Spark's JVM writes to standard error; each way to run Spark has its
 own.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from compactor.settings.work import Spark
+from compactor.spark.site import site_defaults
 
 _TEMPLATE: Final = """rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -54,7 +55,7 @@ def log_to_stderr(folder: Path, level: str, pattern: str, loggers: Mapping[str, 
 
 def common_conf(spark: Spark) -> dict[str, str]:
     """
-    Properties for the master, the queue, executors and the archive.
+    Properties for the master, the queue, executors, the web UI and the archive.
 
     Executors of YARN and Kubernetes start when work comes and end when they are idle (dynamic allocation without an
     external shuffle service; compaction tasks shuffle nothing). An executor's Java heap is small, because tasks run in
@@ -74,6 +75,8 @@ def common_conf(spark: Spark) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
+    elif "spark.ui.port" not in site_defaults():
+        wanted["spark.ui.port"] = "0"  # any free one: a session must start also where others have Spark's own ports
     if spark.elastic:
         wanted |= {
             "spark.dynamicAllocation.enabled": "true",

@@ -1,7 +1,8 @@
 """
 One job on a running SparkContext: started in a thread of its own, followed, cancelled.
 
-Pinned thread mode of PySpark gives each Python thread its own job group and pool in the JVM.
+Pinned thread mode of PySpark gives each Python thread its own job group, pool and stage names in the JVM, which end
+with the thread.
 """
 
 import contextlib
@@ -13,16 +14,25 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.traceback_utils import SCCallSiteSync
 
+from compactor.errors import UnreachableError
+from compactor.spark.code_identity import guarded, unfit
 from compactor.spark.conf import POOL
 from compactor.spark.delegation_tokens import tokens_of
 from compactor.spark.results import Counted, run_elsewhere
 from compactor.spark.submitter import JobName
+from compactor.storage.io_counters import BytesMoved
 from compactor.storage.registry import StorageOptions
 
 POLL_SECONDS: Final = 0.1
 CANCEL_SECONDS: Final = 30.0
 """How long `cancel` waits for a job. Tasks that take longer are harmless."""
+SCCallSiteSync._spark_stack_depth = 1 << 30  # noqa: SLF001 - no public way; a number that calls in progress never lower to 0
+"""
+Keeps PySpark from naming stages by the line of our code that calls it, which it does while its count of calls in
+progress is 0. That count is of all threads, so with several jobs at once PySpark names only some of them.
+"""
 
 
 class SparkJob:
@@ -33,6 +43,7 @@ class SparkJob:
 
     Args:
         storage: how the tasks reach stores.
+        code: the daemon's; see `code_identity`.
     """
 
     def __init__(
@@ -42,9 +53,12 @@ class SparkJob:
         function: Callable[[Any], Any],
         tasks: Sequence[Any],
         storage: StorageOptions,
+        *,
+        code: str,
     ) -> None:
         self._context = context
         self._job = job
+        self._code = code
         self._storage = storage.beneath(job.root)
         self._done = threading.Event()
         self.results: list[Counted] = []
@@ -58,10 +72,16 @@ class SparkJob:
         try:
             self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
+            self._context.setLocalProperty("callSite.short", self._job.stage)
+            self._context.setLocalProperty("callSite.long", f"{self._job.stage}: {self._job.name}, {len(tasks)} tasks")
             run = partial(run_elsewhere, function, storage=self._storage, tokens=tokens_of(self._context))
-            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(run).collect()
+            work = guarded(self._code, run)
+            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
         except BaseException as error:
-            self.error = error
+            if (why := unfit(_text(error))) is None:
+                self.error = error
+            else:
+                self.results = [Counted(UnreachableError(f"Spark's executors can't work: {why}"), BytesMoved())]
         finally:
             self._done.set()
 
@@ -96,13 +116,16 @@ class SparkJob:
 
 def first_line(error: BaseException) -> str:
     """The line of an error that is worth showing: PySpark buries a task's own message in one or two stack traces."""
+    lines = _text(error).splitlines()
+    start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
+    own = [line for line in lines[start + 1 :] if line.strip() and not line[0].isspace()] if start is not None else []
+    return (own or [line for line in lines if line.strip()] or [type(error).__name__])[0].strip()
+
+
+def _text(error: BaseException) -> str:
+    """All that an error says, with the stack traces of Java and Python in it."""
     try:
         text = str(error.java_exception if isinstance(error, Py4JJavaError) else error)
     except (Py4JError, OSError):  # the message is in the JVM, which is gone
         text = f"{type(error).__name__}; the JVM ended before it could be asked"
-    if isinstance(error, PySparkException):
-        text = error.getMessage() or text
-    lines = text.splitlines()
-    start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
-    own = [line for line in lines[start + 1 :] if line.strip() and not line[0].isspace()] if start is not None else []
-    return (own or [line for line in lines if line.strip()] or [type(error).__name__])[0].strip()
+    return error.getMessage() or text if isinstance(error, PySparkException) else text

@@ -2,7 +2,7 @@
 Which resources a table, its database or a request wants for the Spark application that compacts it: queue, memory,
 cores.
 
-Pure. The keys are Hive's (`compactor.` before a property of the job). Of Spark's own keys only those for amounts are
+Pure, but for the site's defaults. The keys are Hive's (`compactor.` before a property of the job). Of Spark's own keys only those for amounts are
 allowed: a table's owner must not get code run as the daemon by naming a class, a file or an option of Java.
 Source: docs/spark.md; Hive's CompactorUtil.getCompactorJobQueueName, CompactorMR.overrideMRProps.
 """
@@ -16,6 +16,7 @@ from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.settings import Settings
 from compactor.spark.conf import common_conf
+from compactor.spark.site import site_defaults
 
 PREFIX = "compactor."
 QUEUE_KEYS = (
@@ -146,7 +147,12 @@ def task_memory(settings: Settings, requested_resources: Resources) -> TaskMemor
     """
     allowed = TaskMemory(int(settings.limits.task_memory_bytes), "limits.task_memory_bytes")
     spark = settings.spark
-    conf = common_conf(spark) | dict(spark.conf) | (dict(requested_resources.conf) if spark.mode == "submit" else {})
+    conf = (
+        site_defaults()
+        | common_conf(spark)
+        | dict(spark.conf)
+        | (dict(requested_resources.conf) if spark.mode == "submit" else {})
+    )
     share = _share(conf, elastic=spark.elastic)
     return share if share is not None and share.bytes < allowed.bytes else allowed
 

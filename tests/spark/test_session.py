@@ -57,6 +57,28 @@ def test_jobs_are_visible_under_the_mandated_name(submitter):
     assert seen == ("etl", "h1-compactor-db.t.dt=2024-01-01#2.a", "h1-compactor-db.t.dt=2024-01-01")
 
 
+def test_each_of_two_jobs_at_once_has_its_own_name_step_and_pool(submitter, tmp_path):
+    """Names belong to a job's thread, and end with it: the next job is called by its own."""
+    seen = {}
+
+    def run(key, step, pool):
+        job = JobName(job_name("h1", "db", key, None), key, pool).at(step)
+        seen[key] = submitter.run(job, jobs.seen_together, [str(tmp_path / key)])
+
+    threads = [
+        threading.Thread(target=run, args=named) for named in (("31.a", "recode", "etl"), ("32.b", "verify", None))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    group = "h1-compactor-db."
+    assert seen["31.a"] == [("etl", f"{group}31.a#31.a", f"{group}31.a", "recode 31")]
+    assert seen["32.b"] == [("compactor", f"{group}32.b#32.b", f"{group}32.b", "verify 32")]
+    run("33.c", "assemble", None)
+    assert seen["33.c"] == [("compactor", f"{group}33.c#33.c", f"{group}33.c", "assemble 33")]
+
+
 def test_an_unpartitioned_tables_name_has_no_trailing_dot():
     """The name ends with the table."""
     assert job_name("h1", "db", "t", None) == "h1-compactor-db.t"

@@ -68,7 +68,9 @@ def verify(  # noqa: PLR0917 - the result, and what reads it
         checked: Sequence[Checked] | None = staged.checked
         if checked is None:
             tasks = [task for file in staged.files for task in _verify_tasks(staged.plan, file, staging)]
-            checked = submitter.run(job, verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled)
+            checked = submitter.run(
+                job.at("verify"), verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled
+            )
         check_values(staged, checked)
     return Verified(staged, manifests)
 

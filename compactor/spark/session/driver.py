@@ -32,6 +32,7 @@ from py4j import java_gateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
+from compactor.spark.code_identity import require_code
 from compactor.spark.jobs import POLL_SECONDS, SparkJob, first_line
 
 ASK_SECONDS: Final = 30.0
@@ -44,10 +45,12 @@ class SessionDriver:
     Args:
         connection: with the daemon.
         conf: the session's properties.
+        code: the daemon's; see `code_identity`.
     """
 
-    def __init__(self, connection: "Connection[Any, Any]", conf: dict[str, str]) -> None:
+    def __init__(self, connection: "Connection[Any, Any]", conf: dict[str, str], code: str) -> None:
         self._connection = connection
+        self._code = code
         self._sending = threading.Lock()
         self._stop = threading.Event()
         self._jobs: dict[int, SparkJob] = {}
@@ -59,6 +62,7 @@ class SessionDriver:
     def serve(self) -> None:
         """Start the session, serve the daemon, stop the session."""
         try:
+            require_code(self._code)
             self._context = SparkContext(conf=self._conf)
             self._send("started", self._context.applicationId)
         except Exception as error:
@@ -89,7 +93,7 @@ class SessionDriver:
     def _obey(self, message: tuple[Any, ...]) -> None:
         match message:
             case "run", number, job, function, tasks, storage:
-                self._jobs[number] = SparkJob(self._context, job, function, tasks, storage)
+                self._jobs[number] = SparkJob(self._context, job, function, tasks, storage, code=self._code)
                 threading.Thread(target=self._answer, args=(number,), daemon=True).start()
             case "cancel", number if (running := self._jobs.get(number)) is not None:
                 threading.Thread(target=running.cancel, daemon=True).start()

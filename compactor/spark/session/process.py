@@ -31,6 +31,7 @@ from compactor.log import get_logger
 from compactor.settings.work import Spark
 from compactor.spark.application.command import tags
 from compactor.spark.application.orphans import by_keytab, end_on_yarn
+from compactor.spark.code_identity import code
 from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, log_to_stderr, without_contradiction
 from compactor.spark.java import require_java
 from compactor.spark.session.printed import messages, says_something
@@ -70,9 +71,9 @@ _MAIN: Final = """
 import sys
 from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
-sys.path[:], conf = connection.recv()
+sys.path[:], conf, code = connection.recv()
 from compactor.spark.session.driver import SessionDriver
-SessionDriver(connection, conf).serve()
+SessionDriver(connection, conf, code).serve()
 """
 """
 The driver's program. Its properties come over the connection, because a command line is readable for every user of the
@@ -133,7 +134,7 @@ class DriverProcess:
                 undo.pop_all()
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             raise UnreachableError(self._cannot(f"its driver can't be started: {error}")) from error
-        self._send(sys.path, conf)
+        self._send(sys.path, conf, code())
 
     @property
     def pid(self) -> int:
@@ -333,7 +334,6 @@ class DriverProcess:
                 "spark.app.name": name,
                 "spark.scheduler.mode": "FAIR",
                 "spark.scheduler.allocation.file": pools.as_uri(),
-                "spark.ui.enabled": "false",
                 "spark.ui.showConsoleProgress": "false",
             }
         )
