@@ -9,7 +9,6 @@ of none: so what compares needs nothing of this package to be there, and the tas
 import hashlib
 import pickle
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -19,10 +18,8 @@ from typing import Any, Final
 
 import compactor
 from compactor.errors import CompactorError
+from compactor.spark.unfit import UNFIT
 
-UNFIT: Final = "COMPACTOR_UNFIT_EXECUTOR"
-"""The class of the error by which a task says that its process can't work, in the form of Spark's own: `[CLASS] why`."""
-_UNFIT_LINE: Final = re.compile(rf"\[{UNFIT}\] (.+)")
 _DIGITS: Final = 12
 HELP: Final = (
     "have the daemon's version there: build the archive again (`compactor archive build`) and name it in spark.archive, "
@@ -70,7 +67,7 @@ def guarded(
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """
     A function for Spark that runs `run` in a process whose code is the daemon's, and fails the task in any other, with
-    an error that `unfit` finds. Failing the task has Spark try another executor, and exclude a node where the site
+    an error that `why_unfit` finds. Failing the task has Spark try another executor, and exclude a node where the site
     asks for it.
     """
     packed = pickle.dumps(run)
@@ -96,9 +93,3 @@ def guarded(
 
     unfit_class, help_ = UNFIT, HELP
     return checked_and_run
-
-
-def unfit(error_text: str) -> str | None:
-    """Why an executor refused to work, from the text of the error that Spark reports; None: it didn't."""
-    found = _UNFIT_LINE.search(error_text)
-    return found[1].strip() if found is not None else None

@@ -141,6 +141,11 @@ def executor_python(spark: Spark) -> str:
     return spark.python or (f"./{ENVIRONMENT}/bin/python" if spark.archive else sys.executable)
 
 
+def merged_conf(spark: Spark) -> dict[str, str]:
+    """The properties of an application on which no table has a say: the site's defaults, then ours, then `spark.conf`."""
+    return without_contradiction(site_defaults() | common_conf(spark) | spark.conf)
+
+
 def without_contradiction(conf: Mapping[str, str]) -> dict[str, str]:
     """Switches dynamic allocation off where a fixed number of executors is set."""
     merged = dict(conf)

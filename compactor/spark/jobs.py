@@ -16,12 +16,14 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.traceback_utils import SCCallSiteSync
 
-from compactor.errors import UnreachableError
-from compactor.spark.code_identity import guarded, unfit
+from compactor.errors import CompactorError, UnreachableError
+from compactor.spark.code_identity import guarded
 from compactor.spark.conf import POOL
 from compactor.spark.delegation_tokens import tokens_of
+from compactor.spark.probe import report_of_executor
 from compactor.spark.results import Counted, run_elsewhere
 from compactor.spark.submitter import JobName
+from compactor.spark.unfit import why_unfit
 from compactor.storage.io_counters import BytesMoved
 from compactor.storage.registry import StorageOptions
 
@@ -78,7 +80,7 @@ class SparkJob:
             work = guarded(self._code, run)
             self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
         except BaseException as error:
-            if (why := unfit(_text(error))) is None:
+            if (why := why_unfit(_text(error))) is None:
                 self.error = error
             else:
                 self.results = [Counted(UnreachableError(f"Spark's executors can't work: {why}"), BytesMoved())]
@@ -88,6 +90,13 @@ class SparkJob:
     def wait(self, seconds: float) -> bool:
         """Wait until the job is done, `seconds` at most; returns whether it is done."""
         return self._done.wait(seconds)
+
+    @property
+    def why_failed(self) -> str | None:
+        """Of a job that is done: why it failed, in one line; None: it didn't."""
+        if self.error is not None:
+            return first_line(self.error)
+        return next((str(one.result) for one in self.results if isinstance(one.result, CompactorError)), None)
 
     def cancel(self, seconds: float = CANCEL_SECONDS) -> None:
         """
@@ -112,6 +121,19 @@ class SparkJob:
             return None
         total = sum(stage.numTasks for stage in stages)
         return sum(stage.numCompletedTasks for stage in stages) / total if total else 0.0
+
+
+def executor_check(context: SparkContext, name: str, code: str) -> SparkJob:
+    """
+    A job that only looks whether an executor can work, before the first job of a compaction: what is wrong with all
+    executors is then no entry's fault. What is wrong with one of them, each task finds by itself.
+
+    Args:
+        name: of the job.
+        code: the daemon's; see `code_identity`.
+    """
+    job = JobName(name, "start.check", step="check executor")
+    return SparkJob(context, job, report_of_executor, [None], StorageOptions(), code=code)
 
 
 def first_line(error: BaseException) -> str:

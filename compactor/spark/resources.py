@@ -15,8 +15,7 @@ from typing import Final
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.spark.conf import common_conf
-from compactor.spark.site import site_defaults
+from compactor.spark.conf import merged_conf
 
 PREFIX = "compactor."
 QUEUE_KEYS = (
@@ -147,12 +146,7 @@ def task_memory(settings: Settings, requested_resources: Resources) -> TaskMemor
     """
     allowed = TaskMemory(int(settings.limits.task_memory_bytes), "limits.task_memory_bytes")
     spark = settings.spark
-    conf = (
-        site_defaults()
-        | common_conf(spark)
-        | dict(spark.conf)
-        | (dict(requested_resources.conf) if spark.mode == "submit" else {})
-    )
+    conf = merged_conf(spark) | (dict(requested_resources.conf) if spark.mode == "submit" else {})
     share = _share(conf, elastic=spark.elastic)
     return share if share is not None and share.bytes < allowed.bytes else allowed
 

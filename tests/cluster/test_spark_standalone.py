@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from contextlib import ExitStack
@@ -122,6 +123,22 @@ def test_a_node_with_another_package_does_no_work(tmp_path, master, mode, kind):
         submitter.end(job)
         submitter.stop()
     assert not (tmp_path / "begun").exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        ("/nowhere/python3", r'Cannot run program "/nowhere/python3": error=2, No such file or directory'),
+        (str(Path(sys.base_prefix) / "bin" / "python3"), r"lacks something \(No module named '\w+'\)"),
+    ],
+)
+def test_a_session_begins_only_where_executors_can_work(master, python, why):
+    """Before an entry is claimed: a missing interpreter, and one without our packages, are the cluster's fault."""
+    conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+    submitter = SparkSubmitter(settings(spark={"master": master, "conf": conf, "python": python}))
+    with pytest.raises(UnreachableError, match=f"Spark can't be started with master {master}: .*can't work: .*{why}"):
+        submitter.warm_up(START_SECONDS)
+    submitter.stop()
 
 
 def test_the_sites_web_interface_shows_each_compaction_by_name(tmp_path, master, monkeypatch):

@@ -39,6 +39,27 @@ def test_what_java_said_when_it_cannot_be_started():
     gone(driver.pid)
 
 
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (None, r'Cannot run program "\S+/python3": error=2, No such file or directory'),
+        ("echo 'python3.11: not found' >&2; exit 127", "its Python didn't start: python3.11: not found"),
+    ],
+)
+def test_a_session_whose_executors_cannot_work_does_not_start(tmp_path, program, why):
+    """So no entry is claimed for it: the cause is Spark's, and told before; nothing of the session is left."""
+    if program is not None:
+        (tmp_path / "python3").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "python3").chmod(0o755)
+    other = SparkSubmitter(settings(spark={"master": "local[1]", "python": str(tmp_path / "python3")}))
+    with pytest.raises(UnreachableError, match=rf"can't be started with master local\[1\]: .*can't work: .*{why}"):
+        other.warm_up(60.0)
+    assert other.cold
+    driver = other._sessions[-1].driver
+    assert driver.wait_until_over(60)
+    gone(driver.pid)
+
+
 def test_results_come_in_the_order_of_the_tasks(submitter):
     """Whatever finishes first."""
     assert submitter.run(name("1.a"), jobs.double, list(range(20))) == [number * 2 for number in range(20)]

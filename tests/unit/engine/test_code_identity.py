@@ -12,7 +12,8 @@ from pyspark import cloudpickle
 
 import compactor
 from compactor.errors import CompactorError
-from compactor.spark.code_identity import code, guarded, require_code, unfit
+from compactor.spark.code_identity import code, guarded, require_code
+from compactor.spark.unfit import why_unfit
 
 EXECUTOR = """
 import sys
@@ -52,7 +53,7 @@ def test_an_executor_with_a_changed_source_does_nothing(node):
     """The release's number is the same; the refusal names the node, both codes, and what to do."""
     with (node / "compactor" / "acid" / "layout.py").open("a", encoding="utf-8") as file:
         file.write("# mended\n")
-    why = unfit(said_on(node))
+    why = why_unfit(said_on(node))
     other = re.search(r" has (.*), but the daemon is (.*): have the daemon's version there", why)
     assert other[2] == code()
     assert other[1] != code()
@@ -63,7 +64,7 @@ def test_an_executor_with_a_changed_source_does_nothing(node):
 def test_an_executor_with_an_earlier_release_says_so(node):
     """It lacks what compares; nothing of the task is opened there."""
     (node / "compactor" / "spark" / "code_identity.py").unlink()
-    why = unfit(said_on(node, run=partial(sys.exit, "opened")))
+    why = why_unfit(said_on(node, run=partial(sys.exit, "opened")))
     assert "lacks something (No module named 'compactor.spark.code_identity'), but the daemon is compactor " in why
 
 
@@ -72,7 +73,7 @@ def test_an_executor_without_a_package_that_tasks_need_says_so(node, monkeypatch
     (node / "pydantic.py").write_text("raise ModuleNotFoundError(\"No module named 'pydantic'\")\n", encoding="utf-8")
     from compactor.spark.results import run_elsewhere
 
-    assert "lacks something (No module named 'pydantic')" in unfit(said_on(node, run=run_elsewhere))
+    assert "lacks something (No module named 'pydantic')" in why_unfit(said_on(node, run=run_elsewhere))
 
 
 def test_a_driver_with_other_code_than_its_daemon_does_not_begin():
@@ -82,8 +83,3 @@ def test_a_driver_with_other_code_than_its_daemon_does_not_begin():
         CompactorError, match=r"the driver on \S+ has compactor .*, but the daemon is compactor 7: have"
     ):
         require_code("compactor 7")
-
-
-def test_other_errors_of_executors_are_no_refusal():
-    """A task that fails is the task's."""
-    assert unfit("org.apache.spark.SparkException: Job aborted\nValueError: never works") is None
