@@ -150,4 +150,6 @@ def _text(error: BaseException) -> str:
         text = str(error.java_exception if isinstance(error, Py4JJavaError) else error)
     except (Py4JError, OSError):  # the message is in the JVM, which is gone
         text = f"{type(error).__name__}; the JVM ended before it could be asked"
-    return error.getMessage() or text if isinstance(error, PySparkException) else text
+    if isinstance(error, PySparkException) and hasattr(error, "getMessage"):  # since 4.0
+        return error.getMessage() or text
+    return text

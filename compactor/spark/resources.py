@@ -4,7 +4,8 @@ cores.
 
 Pure, but for the site's defaults. The keys are Hive's (`compactor.` before a property of the job). Of Spark's own keys only those for amounts are
 allowed: a table's owner must not get code run as the daemon by naming a class, a file or an option of Java.
-Source: docs/spark.md; Hive's CompactorUtil.getCompactorJobQueueName, CompactorMR.overrideMRProps.
+Source: docs/spark.md; Hive's CompactorUtil.getCompactorJobQueueName, CompactorMR.overrideMRProps; Spark's
+JavaUtils.byteStringAs.
 """
 
 import re
@@ -26,10 +27,10 @@ QUEUE_KEYS = (
 )
 MEMORY_KEY = "compactor.mapreduce.map.memory.mb"
 CORES_KEY = "compactor.mapreduce.map.cpu.vcores"
-_SIZE = re.compile(r"[1-9][0-9]{0,8}[kmgt]?b?", re.IGNORECASE)
-_SIZE_WITH_UNIT: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
-_UNITS: Final = {"": 1 << 20, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-"""Bytes of each unit. Spark takes a number without a unit for MiB here."""
+_SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kmgtp](?:i?b)?|b)?", re.IGNORECASE)
+_SIZE_WITH_UNIT: Final = re.compile(r"(\d+)(?:([kmgtp])(?:i?b)?|(b))?", re.IGNORECASE)
+_UNITS: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+"""Bytes of each unit. Spark takes a number without a unit for MiB here, and no fractions."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 _QUEUE = re.compile(r"[A-Za-z0-9._-]{1,128}")
 ALLOWED: Mapping[str, re.Pattern[str]] = {
@@ -162,7 +163,7 @@ def _share(conf: Mapping[str, str], *, elastic: bool) -> TaskMemory | None:
 
 def _bytes(text: str | None) -> int | None:
     found = _SIZE_WITH_UNIT.fullmatch(text.strip()) if text else None
-    return int(found[1]) * _UNITS[found[2].lower()] if found else None
+    return int(found[1]) * _UNITS[(found[2] or found[3] or "m").lower()] if found else None
 
 
 def _number(conf: Mapping[str, str], key: str) -> int:

@@ -24,6 +24,7 @@ from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
 from compactor.spark.application.orphans import started_for
 from compactor.spark.application.submitter import ApplicationSubmitter
+from compactor.spark.conf import merged_conf
 from compactor.spark.session.session import SparkSubmitter
 from compactor.spark.site import spark_home
 from compactor.spark.submitter import JobName
@@ -144,7 +145,7 @@ def test_a_session_begins_only_where_executors_can_work(master, python, why):
 def test_the_sites_web_interface_shows_each_compaction_by_name(tmp_path, master, monkeypatch):
     """
     Two at once in one session: application, job groups, descriptions and stages are called as documented; the event log
-    is written where the site's spark-defaults.conf says.
+    is written where the site's spark-defaults.conf says. The properties that plans go by are those that Spark has merged.
     """
     port, log = free_port(), tmp_path / "events"
     log.mkdir()
@@ -153,7 +154,8 @@ def test_the_sites_web_interface_shows_each_compaction_by_name(tmp_path, master,
     (tmp_path / "conf" / "spark-defaults.conf").write_text(said, encoding="utf-8")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
     conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
-    submitter = SparkSubmitter(settings(spark={"master": master, "conf": conf}))
+    section = settings(spark={"master": master, "conf": conf})
+    submitter = SparkSubmitter(section)
 
     def compaction(key, step):
         job = JobName(f"testhost-compactor-db.t{key}.p=%3Cb%3E", f"{key}.a").at(step)
@@ -180,6 +182,8 @@ def test_the_sites_web_interface_shows_each_compaction_by_name(tmp_path, master,
         stages = [one for one in asked(f"{api}/{application['id']}/stages") if one["description"] in names.values()]
         assert sorted(one["name"] for one in stages) == ["assemble 42", "recode 41", "verify 41", "verify 42"]
         assert list(log.iterdir())
+        merged = dict(asked(f"{api}/{application['id']}/environment")["sparkProperties"])
+        assert merged_conf(section.spark).items() <= merged.items()
     finally:
         submitter.stop()
 

@@ -39,6 +39,25 @@ def test_what_java_said_when_it_cannot_be_started():
     gone(driver.pid)
 
 
+def test_a_session_is_classic_and_in_client_mode_whatever_the_site_prefers(tmp_path, monkeypatch):
+    """Defaults for applications in the cluster or for Spark Connect, and variables left over from a notebook."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.submit.deployMode cluster\nspark.api.mode connect\n")
+    for variable, value in {
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_SUBMIT_ARGS": "--master yarn --deploy-mode client",
+        "SPARK_REMOTE": "sc://nowhere",
+        "SPARK_CONNECT_MODE_ENABLED": "1",
+        "PYSPARK_PIN_THREAD": "false",
+    }.items():
+        monkeypatch.setenv(variable, value)
+    other = SparkSubmitter(settings(spark={"master": "local[1]"}))
+    group = "h1-compactor-db.t.dt=2024-01-01"
+    try:
+        assert other.run(JobName(group, "0.c"), jobs.pool_and_group, [0]) == [("compactor", f"{group}#0.c", group)]
+    finally:
+        other.stop()
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
     [

@@ -13,7 +13,7 @@ from typing import Final
 
 from compactor.settings.work import Spark
 from compactor.spark.conf import as_user, common_conf, executor_python, log_to_stderr, without_contradiction
-from compactor.spark.site import spark_home
+from compactor.spark.site import spark_home, without_variables
 from compactor.spark.submitter import JobName
 from compactor.storage.location import split
 
@@ -101,6 +101,7 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
             "spark.kubernetes.submission.waitAppCompletion": "true",
         }
     wanted.pop("spark.master", None)  # it is an option of the line already
+    wanted["spark.api.mode"] = "classic"  # the driver is Spark's own, whatever the site prefers
     return without_contradiction(wanted)
 
 
@@ -123,7 +124,7 @@ def environment(job: JobName, folder: Path, given: Mapping[str, str] | None = No
     """
     inherited = {
         key: value
-        for key, value in (os.environ if given is None else given).items()
+        for key, value in without_variables(os.environ if given is None else given).items()
         if not key.upper().startswith("COMPACTOR_")
     }
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):  # set by properties instead

@@ -28,6 +28,7 @@ from compactor.spark.application.mailbox import DIRECTORY, Assignment, Mailbox, 
 from compactor.spark.application.orphans import YARN_ID, by_keytab, end_group, end_on_yarn, end_processes
 from compactor.spark.code_identity import code
 from compactor.spark.java import require_java, telling_line
+from compactor.spark.site import require_no_connect
 from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
@@ -159,6 +160,7 @@ class ApplicationSubmitter(Runner):
 
     def _start(self, job: JobName) -> _Application:
         require_java()
+        require_no_connect(self._settings.conf)
         if job.place is None:
             raise CompactorError(f"{job.name} has no staging directory to talk through")
         options = self._options.beneath(job.root)

@@ -2,9 +2,13 @@
 
 import pytest
 
+from compactor.errors import UnreachableError
+from compactor.spark.application.command import conf as conf_of_application
+from compactor.spark.application.command import environment
 from compactor.spark.conf import common_conf
 from compactor.spark.resources import Resources, task_memory
-from compactor.spark.site import site_defaults
+from compactor.spark.site import classic, overridden, require_no_connect, site_defaults, site_python, spark_home
+from compactor.spark.submitter import JobName
 from tests.compacting import settings
 
 
@@ -62,3 +66,65 @@ def test_the_web_interface_is_the_sites(site, master, port):
     assert (conf.get("spark.ui.port"), "spark.ui.enabled" in conf) == (port, port is None)
     site("spark.ui.port 4100")
     assert "spark.ui.port" not in common_conf(settings(spark={"master": master}).spark)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A site's Spark 3.5, with its PySpark; SPARK_HOME names it."""
+    for name in ("jars/spark-core_2.12-3.5.7.jar", "python/lib/pyspark.zip", "python/lib/py4j-0.10.9.7-src.zip"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_sites_spark_comes_with_its_own_pyspark(home, monkeypatch):
+    """The JVM understands its own release alone; without SPARK_HOME, or where it names ours, nothing is put first."""
+    assert site_python() == [str(home / "python/lib/pyspark.zip"), str(home / "python/lib/py4j-0.10.9.7-src.zip")]
+    monkeypatch.delenv("SPARK_HOME")
+    assert site_python() == []
+    monkeypatch.setenv("SPARK_HOME", str(spark_home()))
+    assert site_python() == []
+
+
+def test_a_sites_spark_without_a_pyspark_of_another_release_is_refused(home):
+    """Our PySpark can't call it; both releases are named. One of our own release goes well."""
+    (home / "python/lib/pyspark.zip").unlink()
+    (home / "python/lib/py4j-0.10.9.7-src.zip").unlink()
+    with pytest.raises(
+        UnreachableError, match=r"a Spark 3\.5 without PySpark .* the daemon's PySpark is 4\.\d+: unset"
+    ):
+        site_python()
+    (home / "jars/spark-core_2.12-3.5.7.jar").unlink()
+    assert site_python() == []
+
+
+def test_spark_connect_is_refused_by_name(site):
+    """In the settings or the site's defaults: no property undoes it."""
+    site("")
+    require_no_connect({"spark.master": "yarn"})
+    for ask in (lambda: classic({"spark.remote": "sc://h"}), lambda: site("spark.remote sc://h") and classic({})):
+        with pytest.raises(UnreachableError, match=r"spark\.remote is sc://h: .*Spark Connect"):
+            ask()
+
+
+def test_what_a_session_sets_otherwise_is_told(site):
+    """Properties of the site or the settings with their values, and variables by name."""
+    site("spark.submit.deployMode cluster\nspark.api.mode classic\n")
+    told = overridden({"spark.api.mode": "connect"}, {"PYSPARK_SUBMIT_ARGS": "x", "SPARK_HOME": "/s"})
+    assert told == ["spark.submit.deployMode=cluster", "spark.api.mode=connect", "PYSPARK_SUBMIT_ARGS"]
+    assert classic({"spark.a": "1"}) == {
+        "spark.a": "1",
+        "spark.submit.deployMode": "client",
+        "spark.api.mode": "classic",
+    }
+
+
+def test_an_application_is_classic_too(site, tmp_path):
+    """`--deploy-mode` goes over the site's defaults already."""
+    site("spark.api.mode connect")
+    spark = settings(spark={"mode": "submit", "conf": {"spark.api.mode": "connect"}}).spark
+    assert conf_of_application(spark, JobName("n", "1.a"))["spark.api.mode"] == "classic"
+    given = {"SPARK_REMOTE": "sc://h", "PYSPARK_PIN_THREAD": "false"}
+    made = environment(JobName("n", "1.a"), tmp_path, given)
+    assert ("SPARK_REMOTE" in made, made["PYSPARK_PIN_THREAD"]) == (False, "true")
