@@ -1,7 +1,7 @@
 """
 Tells one state of this package from another, so that no code but the daemon's own works on a compaction.
 
-The daemon states its `CODE`; it goes with each job, and the process in which a task begins compares it with its own
+The daemon's `code` goes with each job, and the process in which a task begins compares it with its own
 (`guarded`). Nodes of a cluster have the package from an archive or an installation, which may be of another release, or
 of none: so what compares needs nothing of this package to be there, and the tasks' function is opened only afterwards.
 """

@@ -75,8 +75,8 @@ def common_conf(spark: Spark) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
-    elif "spark.ui.port" not in site_defaults():
-        wanted["spark.ui.port"] = "0"  # any free one: a session must start also where others have Spark's own ports
+    elif "spark.ui.port" not in site_defaults() and not (spark.deploy_mode == "cluster" and spark.master != "yarn"):
+        wanted["spark.ui.port"] = "0"  # any free one: Spark's own may be taken here, but never in a pod
     if spark.elastic:
         wanted |= {
             "spark.dynamicAllocation.enabled": "true",

@@ -64,6 +64,8 @@ def test_the_web_interface_is_the_sites(site, master, port):
     site("")
     conf = common_conf(settings(spark={"master": master}).spark)
     assert (conf.get("spark.ui.port"), "spark.ui.enabled" in conf) == (port, port is None)
+    pod = settings(spark={"mode": "submit", "deploy_mode": "cluster", "master": "k8s://h"}).spark
+    assert "spark.ui.port" not in common_conf(pod)
     site("spark.ui.port 4100")
     assert "spark.ui.port" not in common_conf(settings(spark={"master": master}).spark)
 
