@@ -189,6 +189,12 @@ class Metrics:
             "Entries that were given back because this store is away, and wait for their next try.",
             "store",
         )
+        self.failed_attempts = counter(
+            "failed_task_attempts_total",
+            "Attempts of Spark tasks that failed on a node of the cluster, also where another attempt took their place; kind: the code of a refusal, unreachable, or broke-down.",
+            "host",
+            "kind",
+        )
         self.jobs_running = gauge("jobs_running", "Queue entries a Worker of this process is busy with.")
         self.job_duration = Histogram(
             "compactor_job_duration_seconds",

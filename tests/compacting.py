@@ -46,12 +46,13 @@ class NothingRuns:
 
 class InProcess(NothingRuns):
     """
-    A submitter that calls the functions here and now, tasks and results pickled as on their way to an executor and
-    back.
+    A submitter that calls the functions here and now; they, tasks and results are pickled as on their way to an executor
+    and back.
     """
 
     def run(self, job, function, tasks, *, progress=lambda _: None, cancelled=lambda: False):
         results = []
+        function = pickle.loads(pickle.dumps(function))
         for number, task in enumerate(tasks):
             if cancelled():
                 raise CancelledError(f"{job.name} was cancelled")

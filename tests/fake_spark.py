@@ -31,6 +31,7 @@ class Context:
     """As much of a SparkContext as a job needs."""
 
     applicationId = "application_1700000000000_0001"  # noqa: N815 - PySpark's names
+    master = "local[1]"
 
     _jvm = SimpleNamespace(
         org=SimpleNamespace(
@@ -50,6 +51,9 @@ class Context:
         return cls()
 
     def stop(self): ...
+
+    def accumulator(self, value, _):
+        return SimpleNamespace(value=value, add=value.update)
 
     def setJobGroup(self, *group, **how):
         if os.environ.get("FAKE_SPARK") == "crash":

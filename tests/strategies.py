@@ -21,6 +21,15 @@ from compactor.acid.types import HiveType, Kind
 from compactor.acid.write_ids import CleanerWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.cli.output import OutputColumn
 from compactor.control.windows import DAY, Once, Recurring, Window
+from compactor.errors import (
+    CancelledError,
+    CompactorError,
+    CorruptFileError,
+    OutcomeUnknownError,
+    RefusedError,
+    RetryableError,
+    UnreachableError,
+)
 from compactor.metastore.compaction_queue.urgency import URGENCY
 from compactor.metastore.model import Entity, QueueEntry, QueueState
 from compactor.planning.document import (
@@ -44,6 +53,7 @@ from compactor.planning.forgetting import AbortedComponent, Search
 from compactor.planning.picker import Thresholds
 from compactor.planning.rivals import Rival
 from compactor.planning.segments import SegmentSource
+from compactor.reasons import Reason
 from tests import columns
 from tests.history import History
 from tests.model import steps as happens
@@ -1065,4 +1075,26 @@ def cases_of_all(entities: int) -> SearchStrategy[dict[str, Any]]:
             "kept": st.booleans(),
             "replicated": st.booleans(),
         }
+    )
+
+
+# ---- errors of tasks
+
+
+def task_errors() -> SearchStrategy[CompactorError]:
+    """Errors that a task may end with; their messages hold names that a table's owner chose."""
+    message = st.text(max_size=60) | st.sampled_from(
+        [
+            "",
+            'AttemptFailedError: {"error": "RefusedError", "reason": "disk-full", "message": "forged"}',
+            'x\nAttemptFailedError: {"error": "CancelledError", "message": "forged"}',
+            "Traceback (most recent call last):\n  File",
+        ]
+    )
+    store = st.none() | st.sampled_from(["hdfs://nn:8020", "s3://b"])
+    return st.one_of(
+        st.builds(RefusedError, st.sampled_from(list(Reason)), message),
+        st.builds(CorruptFileError, message),
+        st.builds(lambda text, where: UnreachableError(text, store=where), message, store),
+        *(st.builds(kind, message) for kind in (RetryableError, CancelledError, OutcomeUnknownError, CompactorError)),
     )

@@ -1,19 +1,7 @@
-"""Formats sizes, times and counts for people; programs get the plain number in the unit that the key names."""
+"""Formats times and counts for people; programs get the plain number in the unit that the key names."""
 
 from collections.abc import Callable
 from datetime import datetime
-
-BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def size(count: object) -> str:
-    """A number of bytes in binary units: 512 B, 1.5 MiB."""
-    value = float(str(count))
-    for unit in BINARY:
-        if abs(value) < 1024 or unit == BINARY[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError
 
 
 def number(count: object) -> str:

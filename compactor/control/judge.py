@@ -17,12 +17,12 @@ from compactor.control.spending import SpendingBudget, room_at, used
 from compactor.control.times import shown
 from compactor.control.windows import Window, WindowStanding, standing
 from compactor.reasons import Reason
+from compactor.words import binary_units
 
 ON_PURPOSE = frozenset({Reason.NOT_INCLUDED, Reason.PAUSED, Reason.BLACKOUT, Reason.OUTSIDE_WINDOW})
 """An entry that waits for one of these waits on purpose: no alert counts its age."""
 _NAMED = 3
 """Patterns of `control.only` that a sentence names."""
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class Judge:
             record = self.records.get(budget.name, {})
             if (written := used(record, self.now_ms)) >= limit:
                 again = room_at(record, self.now_ms, limit)
-                said = f"budget {budget.name}: {_size(written)} of {_size(limit)} an hour are written; room from {shown(again, self.zone)} on"
+                said = f"budget {budget.name}: {binary_units(written)} of {binary_units(limit)} an hour are written; room from {shown(again, self.zone)} on"
                 return Denial(Reason.BYTES_BUDGET, said, again)
         return None
 
@@ -276,12 +276,3 @@ def shortened(patterns: Sequence[str]) -> str:
     """Patterns as a list for people, of many the first few and how many more there are."""
     more = len(patterns) - _NAMED
     return listed([*patterns[:_NAMED], f"{more} more"] if more > 0 else patterns)
-
-
-def _size(count: int) -> str:
-    value = float(count)
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError

@@ -58,13 +58,14 @@ def make_loops(
         limit: Callable[[], float] = lambda: _HOUR / 4,
         progress: Progress | None = None,
         role: str | None = None,
+        told: Callable[[], bool] = lambda: False,
     ) -> None:
-        def told() -> bool:
-            return name in {"control", "members"} and services.coordinator.why_not_start() is not None
-
         loops[name] = RoleLoop(
             name, role or name, run_once, interval=interval, limit=limit, metrics=metrics, told=told, progress=progress
         )
+
+    def cannot_coordinate() -> bool:
+        return services.coordinator.why_not_start() is not None  # the coordinator tells why
 
     def led(
         role: Role, run_once: Callable[[], Cycle], no_turn: Callable[[], None] = lambda: None
@@ -111,10 +112,10 @@ def make_loops(
         clean = lambda: now().cleaner.interval_seconds  # noqa: E731
         add("cleaner", led(Role.CLEANER, cleaner.run_once, cleaner.no_turn), clean, thrice(clean), cleaned)
     holding = Pauses(services, [worker.hold for worker in workers], control_changed)
-    add("control", holding.run_once, lambda: now().control.refresh_seconds)
-    shown = [name for name in loops if name not in {"watch", "control", "announcements"}]
+    add("control", holding.run_once, lambda: now().control.refresh_seconds, told=cannot_coordinate)
+    shown = [name for name, loop in loops.items() if loop.role in {*Role, WORKER}]
     presence = Presence(services, loops, board, shown, readiness)
-    add("members", presence.run_once, lambda: now().members.heartbeat_seconds)
+    add("members", presence.run_once, lambda: now().members.heartbeat_seconds, told=cannot_coordinate)
     return loops, workers
 
 

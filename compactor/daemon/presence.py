@@ -19,6 +19,7 @@ from compactor.metastore.model import QueueEntry
 from compactor.metrics import Metrics, version
 from compactor.roles.cycle import Cycle
 from compactor.roles.services import Services
+from compactor.roles.steps import CLEANER_STEPS
 from compactor.settings import Settings
 from compactor.status.readiness import Readiness
 from compactor.words import plural
@@ -29,19 +30,20 @@ _LOOK_SECONDS = 15.0
 
 
 class Board:
-    """An observer that keeps the latest step of each loop's thread, and what the step was about."""
+    """An observer that keeps the latest step of each loop, and what the step was about."""
 
     def __init__(self) -> None:
         self._latest: dict[str, tuple[str, str]] = {}
 
     def note(self, step: str, about: object) -> None:
-        name = threading.current_thread().name
+        # a loop's thread has the loop's name; cleanings run in threads of their own
+        loop = Role.CLEANER.value if step in CLEANER_STEPS else threading.current_thread().name
         what = (
             f"{about.kind} compaction {about.id} of {about.entity}"
             if isinstance(about, QueueEntry)
             else str(about or "")
         )
-        self._latest["cleaner" if name.startswith("cleaning") else name] = (step, what)
+        self._latest[loop] = (step, what)
 
     def activity(self, loop: RoleLoop) -> Activity:
         """What a loop is doing: the latest step of a running cycle, or the sentence of an idle loop's latest cycle."""

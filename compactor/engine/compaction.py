@@ -20,6 +20,7 @@ from compactor.engine.verify.result import Verified, verify
 from compactor.errors import CompactorError, RefusedError, VerificationError
 from compactor.log import get_logger
 from compactor.planning.document import CompactionPlan, InputFile
+from compactor.planning.driver import within_driver
 from compactor.planning.insert_only.joins import JoinSizes
 from compactor.planning.limits import EVENT_BYTES, SPILLED_BYTES, fitted
 from compactor.planning.parts import PartLimits
@@ -27,7 +28,7 @@ from compactor.planning.segments import Sizes
 from compactor.planning.select import Selection, select
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.spark.resources import task_memory
+from compactor.spark.resources import driver_memory, task_memory
 from compactor.spark.submitter import Submitter
 from compactor.storage.base import Room, Storage
 
@@ -121,7 +122,8 @@ class Compaction:
                 sizes=self.sizes,
                 stripe_bytes=int(self._settings.recode.target_stripe_bytes),
             )
-        plan = self._fitted(made, room)
+        driver = driver_memory(self._settings, self.job.resources)
+        plan = within_driver(self._fitted(made, room), self.sizes.chunk, driver.bytes, driver.mend)
         for warning in plan.warnings:
             _log.warning("plan.warned", why=warning)
         return plan

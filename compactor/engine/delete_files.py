@@ -7,21 +7,23 @@ Of all data here, only delete keys grow with the number of rows, and no more of 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compactor.acid.row_id import Hit, decode_bucket
+from compactor.acid.row_id import Hit, RowKey, decode_bucket
 from compactor.engine.inputs import open_input
 from compactor.handles import RandomReader
-from compactor.orc.events.deletes import DeleteEvents
+from compactor.orc.events.deletes import DeleteEvents, Seen
 from compactor.orc.events.event_share import Share
 from compactor.orc.events.event_windows import event_windows
+from compactor.orc.events.hit_by import HitBy
 from compactor.orc.events.keys import StripeBounds, stripe_bounds
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.planning.document import InputFile
+from compactor.planning.document import EVERY_FILE, InputFile, chosen_by
 from compactor.planning.facts import DeleteFacts, StripeFacts
 from compactor.planning.segments import SegmentSource, one_bucket
 from compactor.storage.base import Storage
@@ -52,18 +54,28 @@ class DeleteFiles:
         self._storage, self._location, self._files = storage, location, files
         self._aborted, self._most, self._tails = aborted, most, dict(tails)
 
-    def load(self, share: Share) -> DeleteEvents:
-        """The events of a share, one per key; those beyond the limit are kept on disk."""
+    def load(self, share: Share, hit_by: int = EVERY_FILE) -> DeleteEvents:
+        """
+        The events of a share, one per key; those beyond the limit are kept on disk.
+
+        Args:
+            hit_by: the files that have events of the share, as in `Segment.hit_by`; no others are opened.
+        """
         limit = max(self._most, FEWEST_EVENTS)
-        return DeleteEvents.load(self._one_by_one(), aborted=self._aborted, share=share, limit=limit)
+        return DeleteEvents.load(self._one_by_one(hit_by), aborted=self._aborted, share=share, limit=limit)
 
-    def windows(self, share: Share) -> Iterator[DeleteEvents]:
-        """The events of a share in ascending order, at most the allowed number at a time."""
-        return event_windows(self._one_by_one, self._most, aborted=self._aborted, share=share)
+    def windows(self, share: Share, seen: Seen | None = None) -> Iterator[DeleteEvents]:
+        """
+        The events of a share in ascending order, at most the allowed number at a time.
 
-    def _one_by_one(self) -> Iterator[tuple[RandomReader, Tail]]:
+        Args:
+            seen: as in `event_windows`.
+        """
+        return event_windows(self._one_by_one, self._most, aborted=self._aborted, share=share, seen=seen)
+
+    def _one_by_one(self, hit_by: int = EVERY_FILE) -> Iterator[tuple[RandomReader, Tail]]:
         """Open each file only while it is read."""
-        for file in self._files:
+        for file in chosen_by(hit_by, self._files):
             with open_input(self._storage, self._location, file.path) as reader:
                 if file.path not in self._tails:
                     self._tails[file.path] = read_tail(reader, file.logical_length)
@@ -124,7 +136,7 @@ class Deletes:
         return tuple(sorted(self._places))
 
     def look(
-        self, bucket: int, rows: Sequence[SegmentSource], own: int | None
+        self, bucket: int, rows: Sequence[SegmentSource], own: int | None, *, by_file: bool = False
     ) -> tuple[DeleteFacts, tuple[SegmentSource, ...]]:
         """
         Count a bucket's delete events, and find the stripes that they may hit.
@@ -132,24 +144,31 @@ class Deletes:
         Args:
             rows: the bucket's sources of rows; empty where no event is applied to rows.
             own: deletes of rows of this write id are counted apart, too; None: no such count.
+            by_file: whether to find out which delete files hit which stripes. It pays where several tasks recode the
+                bucket's rows: each then opens only the delete files that have events of its rows.
 
         Returns the facts about the events, and `rows` with the hits filled in.
         """
         sources = self._places.get(bucket, ())
         count = mine = 0
         judged = tuple(rows)
-        for events in self._windows(sources, bucket):
+        files = HitBy(_spans(rows), len(sources)) if by_file and len(sources) > 1 else None
+        for events in self._windows(sources, bucket, None if files is None else files.add):
             count += len(events)
             mine += 0 if own is None else int((np.asarray(events.write_id) == own).sum())
             judged = tuple(with_hits(source, self._tails.get(source.file.path), events) for source in judged)
+        if files is not None:
+            judged = _with_files(judged, files.masks())
         size = sum(source.facts.bytes for source in sources)
         return DeleteFacts(bucket, tuple(source.file.path for source in sources), count, mine, size), judged
 
-    def _windows(self, sources: Sequence[SegmentSource], bucket: int | None) -> Iterator[DeleteEvents]:
+    def _windows(
+        self, sources: Sequence[SegmentSource], bucket: int | None, seen: Seen | None = None
+    ) -> Iterator[DeleteEvents]:
         files = [source.file for source in sources]
         tails = {file.path: self._tails[file.path] for file in files}
         found = DeleteFiles(self._storage, self._location, files, self._aborted, self._most, tails)
-        return found.windows(Share(bucket))
+        return found.windows(Share(bucket), seen)
 
 
 def with_hits(source: SegmentSource, tail: Tail | None, events: DeleteEvents) -> SegmentSource:
@@ -161,6 +180,35 @@ def with_hits(source: SegmentSource, tail: Tail | None, events: DeleteEvents) ->
         for stripe in source.facts.stripes
     )
     return replace(source, facts=replace(source.facts, stripes=stripes))
+
+
+def _spans(sources: Sequence[SegmentSource]) -> list[tuple[RowKey, RowKey] | None]:
+    """The bounds of the keys of all stripes, source by source."""
+    return [
+        None if stripe.first is None or stripe.last is None else (stripe.first, stripe.last)
+        for source in sources
+        for stripe in source.facts.stripes
+    ]
+
+
+def _with_files(sources: Sequence[SegmentSource], masks: Sequence[int | None]) -> tuple[SegmentSource, ...]:
+    """Add to each stripe's facts which delete files hit it; the masks are in the order of `_spans`."""
+    of_stripes = iter(masks)
+    return tuple(
+        replace(
+            source,
+            facts=replace(
+                source.facts,
+                stripes=tuple(
+                    replace(stripe, hit_by=EVERY_FILE if mask is None else mask)
+                    for stripe, mask in zip(
+                        source.facts.stripes, islice(of_stripes, len(source.facts.stripes)), strict=True
+                    )
+                ),
+            ),
+        )
+        for source in sources
+    )
 
 
 def _with_hits(stripe: StripeFacts, bounds: StripeBounds | None, events: DeleteEvents) -> StripeFacts:

@@ -7,6 +7,7 @@ puts together the buckets that were cut into several chunks.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from compactor.acid.compaction import LayoutVersion
@@ -16,12 +17,12 @@ from compactor.engine.inputs import file_facts, read_tails
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Checked, OutputFile
 from compactor.engine.tasks.buckets import run_task
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, work_of
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork, Shared, inputs_of, work_of
 from compactor.engine.verify.at_once import run_and_verify
 from compactor.errors import RefusedError
 from compactor.orc.format.tail import Tail
 from compactor.orc.writing.output import compatible
-from compactor.planning.document import Action, CompactionPlan, DeleteScope, FileRole
+from compactor.planning.document import CompactionPlan, DeleteScope, FileRole
 from compactor.planning.format import choose_format
 from compactor.planning.plan import plan, prepare
 from compactor.planning.segments import Sizes
@@ -90,7 +91,8 @@ def plan_full_acid(
         if selection.major and bucket not in buckets:
             continue
         rows = buckets.get(bucket, ()) if prepared.delete_scope is not DeleteScope.NONE else ()
-        known[bucket], judged = deletes.look(bucket, rows, own)
+        several = sum(source.facts.bytes for source in rows) > sizes.chunk
+        known[bucket], judged = deletes.look(bucket, rows, own, by_file=several)
         if judged:
             buckets[bucket] = judged
     return plan(replace(prepared, buckets=buckets), known, chosen, location, sizes)
@@ -118,27 +120,26 @@ def run_full_acid(
         digests: whether to make digests of recoded rows, so that their values can be verified.
         together: bytes of a bucket's chunks up to which one task recodes them all.
     """
-    first, later = _tasks(document, tasks, digests=digests, together=together)
-    if not later and sum(task.work.bytes for task in first) <= AT_ONCE_BYTES:
+    shared, first, later = _tasks(document, tasks, digests=digests, together=together)
+    if not later and sum(task.bytes for task in first) <= AT_ONCE_BYTES:
         verified = submitter.run(
-            job.at("assemble, verify"), run_and_verify, first, progress=progress, cancelled=cancelled
+            job.at("assemble, verify"), partial(run_and_verify, shared), first, progress=progress, cancelled=cancelled
         )
         return [file for file, _ in verified], [checked for _, checked in verified if checked is not None]
     share = len(first) / max(1, len(first) + len(later))
     made = submitter.run(
         job.at("recode" if later else "assemble"),
-        run_task,
+        partial(run_task, shared),
         first,
         progress=lambda done: progress(done * share),
         cancelled=cancelled,
     )
     chunks = [result for result in made if isinstance(result, ChunkResult)]
     files = [result for result in made if isinstance(result, OutputFile)]
-    second = [_with_parts(task, chunks) for task in later]
     joined = submitter.run(
         job.at("assemble"),
-        run_task,
-        second,
+        partial(run_task, Shared.of(document)),
+        _with_parts(later, chunks),
         progress=lambda done: progress(share + done * (1 - share)),
         cancelled=cancelled,
     )
@@ -147,27 +148,32 @@ def run_full_acid(
 
 def _tasks(
     document: CompactionPlan, tasks: str, *, digests: bool, together: int
-) -> tuple[list[ChunkTask | BucketTask], list[BucketTask]]:
-    """The tasks that can start at once, and those that need chunks which other tasks recode; the largest come first."""
+) -> tuple[Shared, list[ChunkTask | BucketTask], list[BucketTask]]:
+    """
+    The tasks that can start at once, with what they share, and those that need chunks which other tasks recode; the
+    largest come first.
+    """
     first: list[ChunkTask | BucketTask] = []
     later: list[BucketTask] = []
+    cut: list[FileWork] = []
+    inputs = inputs_of(document)
     for output in document.outputs:
         for bucket in output.buckets:
-            work = work_of(document, output, bucket, tasks, digests=digests)
-            recoded = [segment for segment in bucket.segments if segment.action is not Action.COPY]
-            chunks = sorted({segment.chunk for segment in recoded})
-            few = len(chunks) <= 1 or sum(segment.bytes for segment in recoded) <= together
-            if few or document.one_by_one:
+            work = work_of(document, output, bucket, tasks, inputs=inputs, digests=digests)
+            chunks = document.apart(bucket, together)
+            if not chunks:
                 first.append(BucketTask(work))
                 continue
             later.append(BucketTask(work))
-            for number in chunks:
-                part = tuple(segment for segment in bucket.segments if segment.chunk == number)
-                part_of = replace(bucket, segments=part)
-                first.append(ChunkTask(work_of(document, output, part_of, tasks, digests=digests)))
-    return sorted(first, key=lambda task: -task.work.bytes), sorted(later, key=lambda task: -task.work.bytes)
+            first += [ChunkTask(len(cut), chunk) for chunk in chunks]
+            cut.append(work.part(()))
+    shared = Shared.of(document, cut)
+    return shared, sorted(first, key=lambda task: -task.bytes), sorted(later, key=lambda task: -task.bytes)
 
 
-def _with_parts(task: BucketTask, chunks: list[ChunkResult]) -> BucketTask:
-    mine = [part for part in chunks if (part.directory, part.bucket) == (task.work.directory, task.work.bucket.bucket)]
-    return BucketTask(task.work, tuple(sorted(mine, key=lambda part: part.chunk)))
+def _with_parts(tasks: Sequence[BucketTask], chunks: Sequence[ChunkResult]) -> list[BucketTask]:
+    """The tasks, each with the chunks of its file."""
+    parts: dict[tuple[str, int], list[ChunkResult]] = {}
+    for part in chunks:
+        parts.setdefault((part.directory, part.bucket), []).append(part)
+    return [task.joining(parts[task.work.directory, task.work.bucket.bucket]) for task in tasks]

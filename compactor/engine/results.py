@@ -24,7 +24,7 @@ from compactor.acid.names import (
 from compactor.acid.originals import encode_originals
 from compactor.acid.row_id import RowKey
 from compactor.orc.digests.digest import NO_DIGEST, Digest
-from compactor.planning.document import CompactionPlan, FileRole
+from compactor.planning.document import EVERY_FILE, CompactionPlan, FileRole
 
 
 def markers_of(plan: CompactionPlan, directory: str) -> Mapping[str, bytes]:
@@ -108,12 +108,14 @@ class Origin:
         count: number of these stripes in the output file (1 for a copied one). For recoded stripes it is the number of
             rows until `counted` replaces it.
         checksum: CRC-32 of a recoded stripe out of which rows were cut; None for all others.
+        hit_by: of recoded stripes the delete files that may have events of their rows, as in `Segment.hit_by`.
     """
 
     path: str | None
     stripe: int
     count: int
     checksum: int | None = None
+    hit_by: int = EVERY_FILE
 
 
 def counted(origins: Sequence[Origin], stripe_rows: Sequence[int]) -> tuple[Origin, ...]:

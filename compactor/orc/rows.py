@@ -68,6 +68,22 @@ class StripeSource:
         """Rows of the file's stripes before this one."""
         return sum(found.number_of_rows for found in self.tail.stripes[:stripe])
 
+    def spans(self) -> list[tuple[RowKey, RowKey] | None]:
+        """Bounds of the keys of each chosen stripe with rows; None where it has no trustworthy statistics."""
+        filled = [stripe for stripe in self.chosen if self.tail.stripes[stripe].number_of_rows]
+        if (made := self.synthetic) is None:
+            known = [stripe_bounds(self.tail, stripe) for stripe in filled]
+            return [None if bounds is None else (bounds.first, bounds.last) for bounds in known]
+        starts = [made.first_row_id + self.rows_before(stripe) for stripe in filled]
+        counts = [self.tail.stripes[stripe].number_of_rows for stripe in filled]
+        return [
+            (
+                RowKey(made.write_id, made.bucket_property, start),
+                RowKey(made.write_id, made.bucket_property, start + count - 1),
+            )
+            for start, count in zip(starts, counts, strict=True)
+        ]
+
     @cached_property
     def key_range(self) -> tuple[RowKey, RowKey] | None:
         """Bounds of the chosen stripes' keys; None where the file has no trustworthy statistics, or no rows."""

@@ -2,10 +2,12 @@
 The plan of one compaction: a value that is carried out, and shown as a document of JSON's types, field by field.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from functools import reduce
+from operator import or_
+from typing import Any, Final, Self
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.compaction import CompactionKind, LayoutVersion
@@ -17,6 +19,8 @@ FORMAT = 1
 """The version of that document."""
 EVENTS_AT_ONCE = 4_194_304
 """Delete events that a task holds in memory, unless limits say otherwise."""
+EVERY_FILE: Final = -1
+"""All bits: any of a bucket's delete files may have events of these rows."""
 
 
 class Action(StrEnum):
@@ -89,6 +93,10 @@ class InputFile:
         """A file of a listing, with what is known of it beside; the arguments are the fields."""
         return cls(entry.path, entry.length, entry.mtime_ms, role, directory, bucket, version=entry.version, **facts)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        """Pickled by its fields alone: a plan may have 100,000 of them, and a dataclass with slots takes five times as long."""
+        return type(self), tuple(getattr(self, name) for name in self.__slots__)
+
     @property
     def empty(self) -> bool:
         """Whether it has no bytes, which are no rows to readers."""
@@ -106,6 +114,7 @@ class Segment:
         bytes: of the stripes in the source.
         events: delete events between the keys of the stripes.
         cut: how the stripes are recoded; NO for COPY.
+        hit_by: the bucket's delete files that have events between the keys of the stripes, a bit each.
     """
 
     action: Action
@@ -117,6 +126,17 @@ class Segment:
     chunk: int = -1
     events: int = 0
     cut: Cut = Cut.NO
+    hit_by: int = EVERY_FILE
+
+
+def all_hit_by(masks: Iterable[int]) -> int:
+    """The delete files of several masks together."""
+    return reduce(or_, masks, 0)
+
+
+def chosen_by(mask: int, files: Sequence[InputFile]) -> list[InputFile]:
+    """The delete files of a bucket whose bits are set."""
+    return [file for number, file in enumerate(files) if mask >> number & 1]
 
 
 def together(segments: Iterable[Segment]) -> tuple[Segment, ...]:
@@ -140,6 +160,7 @@ def together(segments: Iterable[Segment]) -> tuple[Segment, ...]:
             rows=sum(segment.rows for segment in run),
             bytes=sum(segment.bytes for segment in run),
             events=sum(segment.events for segment in run),
+            hit_by=all_hit_by(segment.hit_by for segment in run),
         )
         for run in runs
     )
@@ -254,6 +275,8 @@ class Prediction:
         files_before, files_after: that a reader opens.
         stripes_before, stripes_after: stripes with rows, or row groups; of insert-only tables only those of files that
             are joined.
+        tasks: of the Spark job that has most.
+        driver_bytes: memory that these take in the heap of Spark's driver, with Spark itself.
     """
 
     read: int = 0
@@ -268,6 +291,8 @@ class Prediction:
     files_after: int = 0
     stripes_before: int = 0
     stripes_after: int = 0
+    tasks: int = 0
+    driver_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +376,22 @@ class CompactionPlan:
     def output(self, directory: str) -> OutputDir:
         """The output directory of a name."""
         return next(output for output in self.outputs if output.name == directory)
+
+    def apart(self, bucket: BucketPlan, together: int) -> list[tuple[Segment, ...]]:
+        """
+        The chunks of a bucket that tasks of their own recode; none where one task writes the whole file.
+
+        Args:
+            together: bytes of a bucket's chunks up to which one task recodes them all.
+        """
+        chunks: dict[int, list[Segment]] = {}
+        for segment in bucket.segments:
+            if segment.action is not Action.COPY:
+                chunks.setdefault(segment.chunk, []).append(segment)
+        size = sum(segment.bytes for chunk in chunks.values() for segment in chunk)
+        if self.one_by_one or len(chunks) <= 1 or size <= together:
+            return []
+        return [tuple(chunk) for chunk in chunks.values()]
 
     @property
     def bytes_needed(self) -> int:

@@ -11,6 +11,7 @@ from typing import Final
 
 from compactor.acid.columns import ColumnRule
 from compactor.acid.row_id import Hit, RowKey
+from compactor.planning.document import EVERY_FILE
 
 LOWEST = -(1 << 63)
 HIGHEST = (1 << 63) - 1
@@ -131,6 +132,7 @@ class StripeFacts:
         write_ids, buckets, current_ids, operations: (min, max) of those columns; buckets are ROW__ID's bucket property.
         hit: whether a delete event can hit the stripe.
         events: delete events between the stripe's keys; all events of the bucket where the keys are unknown.
+        hit_by: the bucket's delete files that have such events, a bit each, in the order of `DeleteFacts.paths`.
         removable: how many rows may go for the stripe to be cut: wherever they stand, and at most; (0, 0): it is encoded
             anew.
     """
@@ -149,6 +151,7 @@ class StripeFacts:
     events: int = 0
     values: int = 0
     removable: tuple[int, int] = (0, 0)
+    hit_by: int = EVERY_FILE
 
     @property
     def weight(self) -> int:

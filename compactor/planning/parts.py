@@ -42,7 +42,7 @@ class PartLimits:
         reason: of the refusal when no part keeps to the limits.
     """
 
-    deltas: int = 10_000
+    deltas: int
     bytes: int | None = None
     limited_by: str = ""
     reason: Reason = Reason.LIMIT_EXCEEDED

@@ -39,8 +39,8 @@ class Sizes:
             be divided has more than `events`.
     """
 
-    min_stripe: int = 8 * 1024 * 1024
-    chunk: int = 128 * 1024 * 1024
+    min_stripe: int
+    chunk: int
     events: int = EVENTS_AT_ONCE
     spilled_events: int = 100_000_000
     events_limited_by: str = "limits.task_memory_bytes"
@@ -334,4 +334,15 @@ def _cuts(part: Sequence[_Group], output: FormatSpec) -> Iterator[Cut]:
 
 def _segment(item: _Item, action: Action, reason: str, chunk: int, cut: Cut = Cut.NO) -> Segment:
     stripe = item.stripe
-    return Segment(action, item.path, (stripe.index,), reason, stripe.rows, stripe.bytes, chunk, stripe.events, cut)
+    return Segment(
+        action,
+        item.path,
+        (stripe.index,),
+        reason,
+        stripe.rows,
+        stripe.bytes,
+        chunk,
+        stripe.events,
+        cut,
+        stripe.hit_by,
+    )

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from compactor.acid.compaction import LayoutVersion
-from compactor.durations import HOUR_MS
 from compactor.errors import UsageError
 
 DELTA_COUNT_KEY: Final = "compactorthreshold.hive.compactor.delta.num.threshold"
@@ -42,11 +41,11 @@ class Thresholds:
         open_age_ms: age above which the oldest open writer is reported; negative switches the report off.
     """
 
-    delta_count: int = 10
-    delta_ratio: float = 0.1
-    aborted_count: int = 1000
-    aborted_age_ms: int = 12 * HOUR_MS
-    open_age_ms: int = 24 * HOUR_MS
+    delta_count: int
+    delta_ratio: float
+    aborted_count: int
+    aborted_age_ms: int
+    open_age_ms: int
 
 
 def thresholds_for(

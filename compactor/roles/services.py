@@ -150,7 +150,8 @@ class Services:
             aborts=Aborts(database),
             initiating=Initiating(database),
             housekeeping=Housekeeping(database),
-            submitter=submitter or submitter_for(settings),
+            submitter=submitter
+            or submitter_for(settings, lambda found: metrics.failed_attempts.labels(found.host, found.kind).inc()),
             metrics=metrics,
             steps=Steps([_log_step, lambda step, _: metrics.steps.labels(step).inc(), *observers]),
         )

@@ -5,13 +5,13 @@ A mistake is reported with the place, file or variable, that holds the wrong val
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from compactor.errors import SettingsError
@@ -83,14 +83,17 @@ class _Environment(EnvSettingsSource):
     def _load_env_vars(self) -> Mapping[str, str | None]:
         return {name.lower(): value for name, value in self._given.items()}
 
-    def __call__(self) -> dict[str, Any]:
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         try:
-            return super().__call__()
-        except ValueError as error:  # a dict-valued variable that isn't JSON
-            field = re.search(r'field "([^"]+)"', str(error))
-            raise SettingsError(
-                f"environment: {PREFIX}{field[1].upper() if field else '…'} can't be read; a JSON object is wanted"
-            ) from None
+            return super().decode_complex_value(field_name, field, value)
+        except (ValueError, RecursionError):
+            name = next(
+                name
+                for name, text in self._given.items()
+                if text == value and name.upper().startswith(PREFIX) and name.upper().endswith(field_name.upper())
+            )
+            wanted = "list" if get_origin(field.annotation) is list else "object"
+            raise SettingsError(f"environment: {name} can't be read; a JSON {wanted} is wanted") from None
 
 
 def _variables(env: Mapping[str, str]) -> dict[str, str]:

@@ -25,6 +25,8 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = {pattern}
 """
+_TRIES: Final = (("spark.task.maxFailures", "4"), ("spark.excludeOnFailure.task.maxTaskAttemptsPerNode", "2"))
+"""How often a task may fail in all, and on one node, and how often it may as Spark is delivered."""
 POOL: Final = "compactor"
 """The scheduling pool of jobs without a pool of their own."""
 POOLS: Final = (
@@ -57,8 +59,13 @@ def common_conf(spark: Spark) -> dict[str, str]:
     """
     Properties for the master, the queue, executors, the web UI and the archive.
 
+    On a cluster a task is tried twice on a node at most, and four times in all. A node on which two tasks of a job failed
+    gets no more of them; in the next job it is as good as any: a session that excluded nodes for longer would exclude
+    all of a small cluster after a short failure of its store.
+
     Executors of YARN and Kubernetes start when work comes and end when they are idle (dynamic allocation without an
-    external shuffle service; compaction tasks shuffle nothing). An executor's Java heap is small, because tasks run in
+    external shuffle service; compaction tasks shuffle nothing). How many there are follows the tasks that wait, up to the
+    limit that the site or the table sets. An executor's Java heap is small, because tasks run in
     Python and need the overhead.
     """
     wanted = {
@@ -75,14 +82,20 @@ def common_conf(spark: Spark) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
-    elif "spark.ui.port" not in site_defaults() and not (spark.deploy_mode == "cluster" and spark.master != "yarn"):
-        wanted["spark.ui.port"] = "0"  # any free one: Spark's own may be taken here, but never in a pod
+    else:
+        wanted |= {
+            "spark.task.maxFailures": "4",
+            "spark.excludeOnFailure.enabled": "true",
+            "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",  # one executor may be all there is
+            "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "1000000",  # no node for hours
+        }
+        if "spark.ui.port" not in site_defaults() and not (spark.deploy_mode == "cluster" and spark.master != "yarn"):
+            wanted["spark.ui.port"] = "0"  # any free one: Spark's own may be taken here, but never in a pod
     if spark.elastic:
         wanted |= {
             "spark.dynamicAllocation.enabled": "true",
             "spark.dynamicAllocation.shuffleTracking.enabled": "true",
             "spark.dynamicAllocation.minExecutors": "0",
-            "spark.dynamicAllocation.maxExecutors": "16",
             "spark.dynamicAllocation.executorIdleTimeout": "60s",
             "spark.executor.memory": "1g",
             "spark.executor.memoryOverhead": "2g",
@@ -147,8 +160,14 @@ def merged_conf(spark: Spark) -> dict[str, str]:
 
 
 def without_contradiction(conf: Mapping[str, str]) -> dict[str, str]:
-    """Switches dynamic allocation off where a fixed number of executors is set."""
+    """
+    Switches dynamic allocation off where a fixed number of executors is set; and the exclusion of nodes where a task may
+    not fail more often than on one node: with both, Spark doesn't start.
+    """
     merged = dict(conf)
+    failures, on_a_node = (merged.get(key, default) for key, default in _TRIES)
+    if failures.isdecimal() and on_a_node.isdecimal() and int(on_a_node) >= int(failures):
+        merged.pop("spark.excludeOnFailure.enabled", None)
     if "spark.executor.instances" in merged and merged.get("spark.dynamicAllocation.enabled") == "true":
         merged = {key: value for key, value in merged.items() if not key.startswith("spark.dynamicAllocation.")}
     return merged

@@ -1,27 +1,32 @@
 """
-One job on a running SparkContext: started in a thread of its own, followed, cancelled.
+One job on a running SparkContext: started in a thread of its own, followed, cancelled; and the records that Spark keeps
+of its failed attempts.
 
 Pinned thread mode of PySpark gives each Python thread its own job group, pool and stage names in the JVM, which end
-with the thread.
+with the thread. A task that refuses says so by an accumulator, which reaches the driver when the task ends, and not
+only when all have.
+Source: Spark's AppStatusStore, which keeps the records with and without its web pages.
 """
 
 import contextlib
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkContext
+from pyspark import Accumulator, AccumulatorParam, SparkContext, SparkStageInfo
 from pyspark.errors import PySparkException
 from pyspark.traceback_utils import SCCallSiteSync
 
 from compactor.errors import CompactorError, UnreachableError
+from compactor.spark.attempts import FailedAttempt, travelled
 from compactor.spark.code_identity import guarded
 from compactor.spark.conf import POOL
 from compactor.spark.delegation_tokens import tokens_of
 from compactor.spark.probe import report_of_executor
-from compactor.spark.results import Counted, run_elsewhere
+from compactor.spark.results import Counted, JobEnd, run_elsewhere
 from compactor.spark.submitter import JobName
 from compactor.spark.unfit import why_unfit
 from compactor.storage.io_counters import BytesMoved
@@ -35,13 +40,38 @@ SCCallSiteSync._spark_stack_depth = 1 << 30  # noqa: SLF001 - no public way; a n
 Keeps PySpark from naming stages by the line of our code that calls it, which it does while its count of calls in
 progress is 0. That count is of all threads, so with several jobs at once PySpark names only some of them.
 """
+_RECORDED_MS: Final = 1000
+"""How long the end of a job waits until Spark has recorded the attempts that failed."""
+_MOST_FAILURES: Final = 500
+"""Failed attempts of a stage that are looked at."""
+_Refusals = dict[str, list[Counted]]
+
+
+class _ByGroup(AccumulatorParam[_Refusals]):  # type: ignore[misc]  # PySpark's classes have no types here
+    """Answers by the group of their job."""
+
+    def zero(self, value: _Refusals) -> _Refusals:  # noqa: ARG002 - as PySpark says
+        return {}
+
+    def addInPlace(self, value1: _Refusals, value2: _Refusals) -> _Refusals:  # noqa: N802 - PySpark's name
+        for group, answers in value2.items():
+            value1.setdefault(group, []).extend(answers)
+        return value1
+
+
+@functools.lru_cache(maxsize=1)
+def _refusals_in(context: SparkContext) -> Accumulator[_Refusals]:
+    """One accumulator for all jobs of a context: PySpark never forgets one."""
+    return context.accumulator({}, _ByGroup())
+
+
+def _tell(refusals: Accumulator[_Refusals], group: str, answer: Counted) -> None:
+    refusals.add({group: [answer]})
 
 
 class SparkJob:
     """
-    A job that runs from its creation on.
-
-    When the job is done, `results` has one item a task, for `results_of`; or `error` is the error that ended the job.
+    A job that runs from its creation on, and is cancelled when a task refuses. `end` says how it ended.
 
     Args:
         storage: how the tasks reach stores.
@@ -63,8 +93,10 @@ class SparkJob:
         self._code = code
         self._storage = storage.beneath(job.root)
         self._done = threading.Event()
-        self.results: list[Counted] = []
-        self.error: BaseException | None = None
+        self._refusals = _refusals_in(context)
+        self._elsewhere = not context.master.startswith("local")
+        self._answers: list[Counted] = []
+        self._error: BaseException | None = None
         thread = threading.Thread(
             target=self._collect, args=(function, list(tasks)), name=f"spark-{job.key}", daemon=True
         )
@@ -76,27 +108,46 @@ class SparkJob:
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
             self._context.setLocalProperty("callSite.short", self._job.stage)
             self._context.setLocalProperty("callSite.long", f"{self._job.stage}: {self._job.name}, {len(tasks)} tasks")
-            run = partial(run_elsewhere, function, storage=self._storage, tokens=tokens_of(self._context))
+            run = partial(
+                run_elsewhere,
+                function,
+                storage=self._storage,
+                tokens=tokens_of(self._context),
+                refused=partial(_tell, self._refusals, self._job.group),
+                elsewhere=self._elsewhere,
+            )
             work = guarded(self._code, run)
-            self.results = self._context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+            self._answers = self._context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
         except BaseException as error:
-            if (why := why_unfit(_text(error))) is None:
-                self.error = error
-            else:
-                self.results = [Counted(UnreachableError(f"Spark's executors can't work: {why}"), BytesMoved())]
+            self._error = error
         finally:
             self._done.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the job is done, `seconds` at most; returns whether it is done."""
-        return self._done.wait(seconds)
+        """
+        Wait until the job is done, `seconds` at most; returns whether it is done. A job of which a task has refused is
+        cancelled.
+        """
+        if self._done.wait(seconds):
+            return True
+        if self._job.group in self._refusals.value:
+            self._cancel_group()
+        return False
 
-    @property
-    def why_failed(self) -> str | None:
-        """Of a job that is done: why it failed, in one line; None: it didn't."""
-        if self.error is not None:
-            return first_line(self.error)
-        return next((str(one.result) for one in self.results if isinstance(one.result, CompactorError)), None)
+    def end(self) -> JobEnd:
+        """How the job ended, when it is done."""
+        refused = self._refusals.value.pop(self._job.group, [])
+        if self._error is None:
+            return JobEnd(self._answers, failures=self._failures())
+        if refused:
+            return JobEnd(refused, failures=self._failures())
+        text = _text(self._error)
+        self._wait_for_records()
+        if (unfit := why_unfit(text)) is not None:
+            fault = UnreachableError(f"Spark's executors can't work: {unfit}")
+            return JobEnd([Counted(fault, BytesMoved())], failures=self._failures())
+        error = travelled(text)
+        return JobEnd(error=error, why=None if error else first_line(self._error), failures=self._failures())
 
     def cancel(self, seconds: float = CANCEL_SECONDS) -> None:
         """
@@ -104,29 +155,69 @@ class SparkJob:
         it is repeated.
         """
         for _ in range(int(seconds / POLL_SECONDS)):
-            with contextlib.suppress(Py4JError, OSError):
-                self._context.cancelJobGroup(self._job.group)
+            self._cancel_group()
             if self._done.wait(POLL_SECONDS):
                 break
+
+    def _cancel_group(self) -> None:
+        with contextlib.suppress(Py4JError, OSError):
+            self._context.cancelJobGroup(self._job.group)
 
     def share_done(self) -> float | None:
         """Finished tasks of the group's newest job, 0 to 1; None when Spark doesn't answer."""
         try:
-            tracker = self._context.statusTracker()
-            jobs = tracker.getJobIdsForGroup(self._job.group)
-            if not jobs or (info := tracker.getJobInfo(max(jobs))) is None:
-                return 0.0
-            stages = [stage for number in info.stageIds if (stage := tracker.getStageInfo(number)) is not None]
+            stages = self._stages()
         except (Py4JError, OSError):
             return None
         total = sum(stage.numTasks for stage in stages)
         return sum(stage.numCompletedTasks for stage in stages) / total if total else 0.0
 
+    def _stages(self) -> list[SparkStageInfo]:
+        """Those of the group's newest job."""
+        tracker = self._context.statusTracker()
+        jobs = tracker.getJobIdsForGroup(self._job.group)
+        if not jobs or (info := tracker.getJobInfo(max(jobs))) is None:
+            return []
+        return [stage for number in info.stageIds if (stage := tracker.getStageInfo(number)) is not None]
+
+    def _failures(self) -> tuple[FailedAttempt, ...]:
+        """
+        The job's attempts that failed, as far as Spark has recorded them. On this machine alone none is told: what the
+        daemon's own machine finds needs no host.
+        """
+        if not self._elsewhere:
+            return ()
+        try:
+            stages = [stage for stage in self._stages() if stage.numFailedTasks]
+            return tuple(failure for stage in stages for failure in self._recorded(stage))
+        except (Py4JError, OSError):
+            return ()
+
+    def _recorded(self, stage: SparkStageInfo) -> Iterator[FailedAttempt]:
+        jvm: Any = self._context._jvm  # noqa: SLF001 - PySpark has no public way to these records
+        failed = jvm.java.util.Collections.singletonList(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+        records = self._spark().statusStore()
+        tasks = records.taskList(
+            stage.stageId, stage.currentAttemptId, 0, _MOST_FAILURES, jvm.scala.Option.empty(), True, failed
+        ).iterator()
+        while tasks.hasNext():
+            task = tasks.next()
+            why = task.errorMessage()
+            yield FailedAttempt.of(task.host(), why.get() if why.isDefined() else "", telling_line)
+
+    def _wait_for_records(self) -> None:
+        if self._elsewhere:
+            with contextlib.suppress(Py4JError, OSError):
+                self._spark().listenerBus().waitUntilEmpty(_RECORDED_MS)
+
+    def _spark(self) -> Any:
+        return self._context._jsc.sc()  # noqa: SLF001 - as above
+
 
 def executor_check(context: SparkContext, name: str, code: str) -> SparkJob:
     """
     A job that only looks whether an executor can work, before the first job of a compaction: what is wrong with all
-    executors is then no entry's fault. What is wrong with one of them, each task finds by itself.
+    executors is then no entry's fault. What is wrong with one of them, each task finds by itself. See `why_failed`.
 
     Args:
         name: of the job.
@@ -136,16 +227,19 @@ def executor_check(context: SparkContext, name: str, code: str) -> SparkJob:
     return SparkJob(context, job, report_of_executor, [None], StorageOptions(), code=code)
 
 
+def why_failed(end: JobEnd) -> str | None:
+    """Why a job failed, in one line; None: it didn't."""
+    error = end.error or next((one.result for one in end.answers if isinstance(one.result, CompactorError)), None)
+    return end.why if error is None else str(error)
+
+
 def first_line(error: BaseException) -> str:
-    """The line of an error that is worth showing: PySpark buries a task's own message in one or two stack traces."""
-    lines = _text(error).splitlines()
-    start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
-    own = [line for line in lines[start + 1 :] if line.strip() and not line[0].isspace()] if start is not None else []
-    return (own or [line for line in lines if line.strip()] or [type(error).__name__])[0].strip()
+    """The line of an error that is worth showing."""
+    return telling_line(_text(error)) or type(error).__name__
 
 
 def _text(error: BaseException) -> str:
-    """All that an error says, with the stack traces of Java and Python in it."""
+    """All that an error says, stack traces of Java and Python included."""
     try:
         text = str(error.java_exception if isinstance(error, Py4JJavaError) else error)
     except (Py4JError, OSError):  # the message is in the JVM, which is gone
@@ -153,3 +247,11 @@ def _text(error: BaseException) -> str:
     if isinstance(error, PySparkException) and hasattr(error, "getMessage"):  # since 4.0
         return error.getMessage() or text
     return text
+
+
+def telling_line(text: str) -> str:
+    """The task's own line: PySpark buries it in one or two stack traces."""
+    lines = text.splitlines()
+    start = next((number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
+    own = [line for line in lines[start + 1 :] if line.strip() and not line[0].isspace()] if start is not None else []
+    return (own or [line for line in lines if line.strip()] or [""])[0].strip()

@@ -26,6 +26,7 @@ QUEUE_KEYS = (
     "hive.compactor.job.queue",
 )
 MEMORY_KEY = "compactor.mapreduce.map.memory.mb"
+_DRIVER: Final = "spark.driver.memory"
 CORES_KEY = "compactor.mapreduce.map.cpu.vcores"
 _SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kmgtp](?:i?b)?|b)?", re.IGNORECASE)
 _SIZE_WITH_UNIT: Final = re.compile(r"(\d+)(?:([kmgtp])(?:i?b)?|(b))?", re.IGNORECASE)
@@ -150,6 +151,35 @@ def task_memory(settings: Settings, requested_resources: Resources) -> TaskMemor
     conf = merged_conf(spark) | (dict(requested_resources.conf) if spark.mode == "submit" else {})
     share = _share(conf, elastic=spark.elastic)
     return share if share is not None and share.bytes < allowed.bytes else allowed
+
+
+@dataclass(frozen=True, slots=True)
+class DriverMemory:
+    """
+    The heap of Spark's driver.
+
+    Args:
+        bytes: None: it isn't known.
+        mend: where more of it may be set, for a message.
+    """
+
+    bytes: int | None
+    mend: str
+
+
+def driver_memory(settings: Settings, requested_resources: Resources) -> DriverMemory:
+    """
+    The memory of the driver that runs a compaction's jobs: of the session, or of an application of its own.
+
+    Args:
+        requested_resources: as in `task_memory`.
+    """
+    spark = settings.spark
+    conf = merged_conf(spark)
+    if spark.mode == "session":
+        return DriverMemory(_bytes(conf.get(_DRIVER)), "in spark.conf")
+    conf |= dict(requested_resources.conf)
+    return DriverMemory(_bytes(conf.get(_DRIVER)), f"in spark.conf, or for the table with {PREFIX}{_DRIVER}")
 
 
 def _share(conf: Mapping[str, str], *, elastic: bool) -> TaskMemory | None:

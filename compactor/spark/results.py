@@ -1,16 +1,18 @@
 """
 What a task sends back, and how an error of `compactor.errors` travels.
 
-A refusal is a result, not an exception: Spark would retry the task and bury the message in a stack trace. Any
-unforeseen error is raised, so that Spark retries the task.
+A refusal that every node would repeat is a result, not an exception: Spark would retry the task and bury the message in
+a stack trace. An error that another node may not have (`attempts`), and any unforeseen one, is raised, so that Spark
+retries the task.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.errors import CompactorError
+from compactor.spark.attempts import AttemptFailedError, FailedAttempt, fails_the_attempt
 from compactor.storage.handles import ReadHandle
 from compactor.storage.hdfs.tokens import HELD
 from compactor.storage.io_counters import TASKS, BytesMoved, measured
@@ -25,6 +27,24 @@ class Counted:
 
     result: Any
     moved: BytesMoved
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """
+    How a job ended.
+
+    Args:
+        answers: what the tasks sent back, in their order; where the job didn't come to its end, what is known.
+        error: the error of the task whose attempts all failed.
+        why: why Spark failed the job, in one line, where no error of a task is known.
+        failures: the attempts that failed, also where others took their place.
+    """
+
+    answers: Sequence[Counted] = ()
+    error: CompactorError | None = None
+    why: str | None = None
+    failures: tuple[FailedAttempt, ...] = ()
 
 
 def run_partition(
@@ -48,14 +68,33 @@ def run_partition(
             yield error
 
 
-def run_elsewhere(
-    function: Callable[[Any], Any], tasks: Iterable[Any], storage: StorageOptions, tokens: bytes = b""
+def run_elsewhere(  # noqa: PLR0917 - what to run, how, and who is told
+    function: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    storage: StorageOptions,
+    tokens: bytes = b"",
+    refused: Callable[[Counted], None] = lambda _: None,
+    elsewhere: bool = False,
 ) -> Iterator[Counted]:
-    """As `run_partition`, in another process than the submitter's: the bytes moved travel with the result."""
+    """
+    As `run_partition`, in another process than the submitter's: the bytes moved travel with the result.
+
+    Args:
+        refused: told at once of a result that is an error.
+        elsewhere: whether Spark tries a task again on another machine.
+
+    Raises:
+        AttemptFailedError: a task ended with an error that another node may not have.
+    """
     for task in tasks:
         with measured() as traffic:
             (result,) = run_partition(function, [task], storage, tokens)
-        yield Counted(result, traffic.moved)
+        answer = Counted(result, traffic.moved)
+        if isinstance(result, CompactorError):
+            if elsewhere and fails_the_attempt(result):
+                raise AttemptFailedError(result) from result
+            refused(answer)
+        yield answer
 
 
 def results_of(answers: Iterable[Counted]) -> list[Any]:

@@ -8,18 +8,22 @@ engine says that no more come, and a Spark application of the compaction's own c
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from compactor.errors import CancelledError, RetryableError
+from compactor.errors import CancelledError, CompactorError, RetryableError, UnreachableError
+from compactor.log import get_logger
+from compactor.spark.attempts import FailedAttempt, judged
 from compactor.spark.resources import Resources
-from compactor.spark.results import Counted, results_of
+from compactor.spark.results import JobEnd, results_of
+from compactor.storage.registry import configured, storage_for
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
-Answers = list[Counted] | str
-"""What the tasks of a job sent back, in their order; or why the job failed, in one line."""
+Failed = Callable[[FailedAttempt], None]
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class Submitter(Protocol):
             CancelledError: `cancelled` returned True; tasks may go on for some seconds.
             RefusedError: a task refused, with its reason; or the requested resources can't be given.
             BrokenDownError: Spark failed; SessionEndedError when jobs of other compactions ran in the same session.
-            UnreachableError: Spark can't be started.
+            RetryableError: each attempt at a task failed, for reasons that may be its nodes'.
+            UnreachableError: Spark can't be started; or a store can't be reached, from several nodes or from here.
         """
 
     def end(self, job: JobName) -> None:
@@ -147,7 +152,15 @@ class StoppableSubmitter(Submitter, Protocol):
 
 
 class Runner(StoppableSubmitter):
-    """A `Submitter` in which only the running of tasks is missing."""
+    """
+    A `Submitter` in which only the running of tasks is missing.
+
+    Args:
+        failed: told of each task attempt that failed on a cluster, also where others took its place.
+    """
+
+    def __init__(self, failed: Failed = lambda _: None) -> None:
+        self._failed = failed
 
     def run(
         self,
@@ -162,11 +175,22 @@ class Runner(StoppableSubmitter):
             raise CancelledError(f"{job.name} was cancelled before its job started")
         if not tasks:
             return []
-        answers = self._answers(job, function, tasks, progress, cancelled)
-        if isinstance(answers, str):
-            raise BrokenDownError(f"Spark job {job.name} failed: {answers}")
+        end = self._answers(job, function, tasks, progress, cancelled)
+        self._tell(end.failures)
+        if end.error is not None:
+            raise judged(end.error, end.failures, lambda: _is_seen_here(job))
+        if end.why is not None:
+            raise BrokenDownError(f"Spark job {job.name} failed: {end.why}")
+        results: list[Made] = results_of(end.answers)
         progress(1.0)
-        return results_of(answers)
+        return results
+
+    def _tell(self, failures: Sequence[FailedAttempt]) -> None:
+        for failure in failures:
+            self._failed(failure)
+        for (host, kind), times in Counter((failure.host, failure.kind) for failure in failures).items():
+            why = next(one.why for one in reversed(failures) if (one.host, one.kind) == (host, kind))
+            _log.warning("task_attempts.failed", host=host, kind=kind, times=times, why=why)
 
     @property
     def cold(self) -> bool:
@@ -183,5 +207,13 @@ class Runner(StoppableSubmitter):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> Answers:
+    ) -> JobEnd:
         """Run the tasks. Raises as `Submitter.run`, except for errors of tasks, and of the job as a whole."""
+
+
+def _is_seen_here(job: JobName) -> bool:
+    """Whether this process reaches the compaction's store, and its staging directory is there."""
+    try:
+        return job.place is None or storage_for(job.place, configured().beneath(job.root).root_of).exists(job.place)
+    except CompactorError as error:
+        return not isinstance(error, UnreachableError)

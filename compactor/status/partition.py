@@ -34,9 +34,10 @@ from compactor.roles.pauses import pool_of
 from compactor.settings import Settings
 from compactor.status.causes import Hindrances
 from compactor.status.daemons import Daemons
-from compactor.status.items import DirectoryStanding, Item, Totals, items_of, read_totals
+from compactor.status.items import DirectoryStanding, Item, items_of, read_totals
 from compactor.status.judging import CatalogMoment, Found, candidates, failing, judge, look, partitions, why_ineligible
 from compactor.status.records import Record, history_record, queue_record, undone
+from compactor.status.survey import Survey, Surveyed
 from compactor.storage.registry import storage_for
 from compactor.words import instant, plural
 
@@ -228,39 +229,9 @@ def partition_records(
     Raises:
         UnreachableError: metastore or store can't be asked.
     """
-    everything = partitions(Catalog(database), table, limit)
-    moment, known = look(database, table, settings.readers), candidates(database)
-    failed, defaults = failing(database, settings), thresholds_from(settings.initiator.thresholds)
-
-    def record(found: Found, ineligible: Skip | None) -> Record:
-        totals: Totals | None
-        try:
-            reader, compactor = moment.resolve(storage_for(found.location).list_tree(found.location))
-            totals = read_totals(items_of(reader, compactor, insert_only=table.insert_only))
-            verdict = judge(
-                found,
-                compactor,
-                known.get(found.entity),
-                moment,
-                defaults,
-                ineligible=ineligible,
-                failing=found.entity in failed,
-            )
-        except RefusedError as refusal:
-            verdict, totals = ineligible or Skip(refusal.reason, refusal.message), None
-        judged = verdict_record(verdict)
-        return {
-            "partition": found.partition.name if found.partition else None,
-            "directories": totals.directories if totals else None,
-            "files": totals.files if totals else None,
-            "bytes": totals.bytes if totals else None,
-            "due": judged["kind"],
-            **{key: judged[key] for key in ("score", "reason", "explanation")},
-        }
-
-    ineligible = why_ineligible(places, everything, moment.snapshot.layout)
+    among = partitions(Catalog(database), table, limit)
     return sorted(
-        (record(*each) for each in zip(everything, ineligible, strict=True)),
+        map(_partition_record, Survey(database, settings, places, among).judged()),
         key=lambda row: (
             row["due"] is None,
             -float(str(row["score"] or 0)),
@@ -268,3 +239,19 @@ def partition_records(
             str(row["partition"]),
         ),
     )
+
+
+def _partition_record(surveyed: Surveyed) -> Record:
+    if surveyed.error is not None and not isinstance(surveyed.error, RefusedError):
+        raise surveyed.error
+    assert surveyed.verdict is not None
+    found, judged = surveyed.found, verdict_record(surveyed.verdict)
+    read = surveyed.read if surveyed.error is None else None
+    return {
+        "partition": found.partition.name if found.partition else None,
+        "directories": read.directories if read else None,
+        "files": read.files if read else None,
+        "bytes": read.bytes if read else None,
+        "due": judged["kind"],
+        **{key: judged[key] for key in ("score", "reason", "explanation")},
+    }

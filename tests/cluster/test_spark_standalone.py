@@ -7,11 +7,8 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 import urllib.request
-from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 
@@ -26,56 +23,20 @@ from compactor.spark.application.orphans import started_for
 from compactor.spark.application.submitter import ApplicationSubmitter
 from compactor.spark.conf import merged_conf
 from compactor.spark.session.session import SparkSubmitter
-from compactor.spark.site import spark_home
 from compactor.spark.submitter import JobName
+from tests.cluster.standalone import cluster
 from tests.compacting import compact, settings
 from tests.crash.scene import SETTINGS, Scene, ended
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
-START_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
     """The address of a Master with one Worker."""
-    folder = tmp_path_factory.mktemp("standalone")
-    port = free_port()
-    address = f"spark://127.0.0.1:{port}"
-    with ExitStack() as stack:
-        _start(
-            stack,
-            folder / "master",
-            ["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
-            "I have been elected leader",
-        )
-        _start(
-            stack,
-            folder / "worker",
-            ["worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "2g", "--webui-port", "0", address],
-            "registered",
-        )
+    with cluster(tmp_path_factory.mktemp("standalone"), {"worker": ("127.0.0.1", {})}) as address:
         yield address
-
-
-def _start(stack, folder, words, ready):
-    folder.mkdir()
-    log = folder / "log"
-    environment = os.environ | {
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_HOME": str(spark_home()),
-        "SPARK_WORKER_DIR": str(folder),
-    }
-    with log.open("wb") as out:
-        line = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{words[0]}", *words[1:]]
-        process = subprocess.Popen(line, stdout=out, stderr=out, env=environment, stdin=subprocess.DEVNULL, cwd=folder)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    deadline = time.monotonic() + START_SECONDS
-    while ready not in log.read_text(encoding="utf-8", errors="replace"):
-        assert process.poll() is None, log.read_text(encoding="utf-8")
-        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(("mode", "kind"), [("submit", ApplicationSubmitter), ("session", SparkSubmitter)])
@@ -138,7 +99,7 @@ def test_a_session_begins_only_where_executors_can_work(master, python, why):
     conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
     submitter = SparkSubmitter(settings(spark={"master": master, "conf": conf, "python": python}))
     with pytest.raises(UnreachableError, match=f"Spark can't be started with master {master}: .*can't work: .*{why}"):
-        submitter.warm_up(START_SECONDS)
+        submitter.warm_up(120)
     submitter.stop()
 
 

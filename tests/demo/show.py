@@ -38,7 +38,7 @@ from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import load_settings
 from compactor.status.judging import candidates, judge, look
 from compactor.storage.registry import storage_for
-from compactor.words import plural
+from compactor.words import binary_units, plural
 from tests.demo.measure import Measured, MeasuredPlace, measure, places
 from tests.demo.picture import save_picture
 from tests.demo.process import DaemonProcess, run_command
@@ -226,7 +226,7 @@ def _for_people(record: Record) -> Record:
         **record,
         "directories": f"{record['directories_before']} → {record['directories_after']}",
         "files": f"{record['files_before']} → {record['files_after']}",
-        "size": f"{units.size(record['bytes_before'])} → {units.size(record['bytes_after'])}",
+        "size": f"{binary_units(record['bytes_before'])} → {binary_units(record['bytes_after'])}",
         "rows": units.number(record["rows_before"]) + ("" if same else f" ≠ {units.number(record['rows_after'])}"),
     }
 
@@ -339,7 +339,7 @@ def _live(watch: Watch) -> RenderableType:
         cells = (
             f"{track.before.directories} → {track.now.directories}",
             f"{track.before.files} → {track.now.files}",
-            units.size(track.now.bytes),
+            binary_units(track.now.bytes),
         )
         drawn.add_row(str(entity), *cells, Text(track.stage, style="green" if track.succeeded else "yellow"))
     said = [

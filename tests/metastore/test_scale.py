@@ -13,6 +13,7 @@ from compactor.metastore.clean.ready import Cleaning
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import Entity
 from compactor.metastore.txn.transactions import Transactions
+from compactor.shared import Freshness
 from tests.metastore import large
 from tests.metastore.actor import Hive
 from tests.metastore.databases import kinds, mariadb, metastore, postgres  # noqa: F401 - fixtures
@@ -263,7 +264,7 @@ def test_what_failed_last_is_found_by_its_name(filled):
 
 def test_claims_share_one_reading_of_the_queue(filled, monkeypatch):
     """However many entries wait, and though their order isn't that of an index: the waiting ones are read once."""
-    monkeypatch.setattr("compactor.metastore.compaction_queue.window._FRESH_SECONDS", 1e9)
+    monkeypatch.setattr("compactor.metastore.compaction_queue.window._FRESHNESS", Freshness(1e9))
     seen = []
 
     def note(_connection, _cursor, statement, _parameters, _context, _many):

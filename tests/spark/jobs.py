@@ -21,6 +21,14 @@ def refuse(number):
     raise RefusedError(Reason.CORRUPT_FILE, f"file {number} is broken")
 
 
+def refuse_or_linger(path):
+    """Refuse without a file; else make it, after a while."""
+    if path is None:
+        refuse(7)
+    time.sleep(30)
+    Path(path).touch()
+
+
 def crash_once(marker):
     """Fail at the first attempt as a bug would."""
     path = Path(marker)
@@ -72,9 +80,9 @@ def wait_for(paths):
     return os.getpid()
 
 
-def die_first(task):
+def die_first(shared, task):
     """Work, then lose the worker process at the first attempt: the file it wrote stays behind."""
-    result = run_task(task)
+    result = run_task(shared, task)
     if TaskContext.get().attemptNumber() == 0:
         os._exit(1)
     return result

@@ -1,5 +1,6 @@
 """Compactions as Spark jobs: chunks, repeated and late tasks, cancellation, several at once."""
 
+import functools
 import threading
 
 import pytest
@@ -110,11 +111,11 @@ def test_a_task_that_comes_late_finds_no_place(warehouse, submitter):
     attempt = Attempt(warehouse, large(warehouse), submitter=submitter)
     plan = attempt.plan()
     attempt.compaction._staging.make()
-    first, _ = full_acid._tasks(plan, attempt.compaction._staging.tasks, digests=True, together=0)
+    shared, first, _ = full_acid._tasks(plan, attempt.compaction._staging.tasks, digests=True, together=0)
     attempt.compaction.discard()
     before = attempt.names()
     with pytest.raises((CancelledError, RefusedError)):
-        submitter.run(attempt.compaction.job, full_acid.run_task, first)
+        submitter.run(attempt.compaction.job, functools.partial(full_acid.run_task, shared), first)
     assert attempt.names() == before
 
 

@@ -139,6 +139,13 @@ def test_a_refusal_in_a_task_arrives_as_it_was_raised(submitter):
     assert caught.value.reason is Reason.CORRUPT_FILE
 
 
+def test_the_first_refusal_ends_the_job(submitter, tmp_path):
+    """Tasks that run aren't waited for."""
+    with pytest.raises(RefusedError, match="file 7 is broken"):
+        submitter.run(name("4.b"), jobs.refuse_or_linger, [str(tmp_path / "late"), None])
+    assert not (tmp_path / "late").exists()
+
+
 def test_a_task_that_fails_is_tried_again(submitter, tmp_path):
     """A lost executor or a bug that goes away costs an attempt, not the compaction."""
     assert submitter.run(name("5.a"), jobs.crash_once, [str(tmp_path / "marker")]) == [1]

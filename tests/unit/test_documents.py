@@ -11,22 +11,26 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ByteSize, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from compactor.reasons import Reason
 from compactor.roles.initiator.scan_state import LASTING
 from compactor.settings import Settings
 from compactor.settings.mistakes import section_of
+from compactor.settings.model import leaves
 from docs.pictures import dashboard
-from tests.unit.settings.test_settings import leaves
 
 PROJECT = Path(__file__).resolve().parents[2]
 REASONS = PROJECT / "docs" / "reasons.md"
 SETTINGS = PROJECT / "docs" / "settings.md"
+DEFAULT_FILE = PROJECT / "config" / "compactor.yaml"
 LOGGING = PROJECT / "docs" / "logging.md"
 IMAGES = PROJECT / "docs" / "images"
 PLACES = {"Initiator", "Worker", "Cleaner", "CLI"}
+BYTES = TypeAdapter(ByteSize)
+UNSAID = {0, 1, 1e5, -1e5, 1e8}
+"""Limits that say little: of all seconds, hours and days, and that a number isn't negative."""
 NOWHERE = "–"
 """An event without fields."""
 
@@ -86,6 +90,11 @@ def default_of(field: FieldInfo) -> str:
         return "required"
     value = field.get_default(call_default_factory=True)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def limits_of(field: FieldInfo) -> set[float]:
+    """The least, the most and the greatest length that a setting may have, by what pydantic shows of it."""
+    return {float(number) for number in re.findall(r"\b(?:ge|gt|le|max_length)=(-?[\d.]+)", repr(field))}
 
 
 def written(node: yaml.Node, text: str, path: str = "") -> Iterator[tuple[str, str]]:
@@ -177,13 +186,34 @@ def test_the_defaults_are_those_of_the_models():
 
 def test_the_defaults_are_written_as_in_the_default_file():
     """docs/settings.md and config/compactor.yaml write a default in the same way; the required address is an example."""
-    text = (PROJECT / "config" / "compactor.yaml").read_text(encoding="utf-8")
+    text = DEFAULT_FILE.read_text(encoding="utf-8")
     file = dict(written(yaml.compose(text, Loader=yaml.SafeLoader), text))
     told = {key: bare(default) for key, _, default, *_ in items_of(SETTINGS, SETTING) if "[]." not in key}
     assert file.keys() == leaves(yaml.safe_load(text)).keys()
     assert {key: value for key, value in file.items() if told[key] != "required"} == {
         key: value for key, value in told.items() if value != "required"
     }
+
+
+def test_the_bounds_are_those_of_the_models():
+    """The type of an item in docs/settings.md names each limit that is the setting's own, and no other number."""
+    told = {key: kind for key, kind, *_ in items_of(SETTINGS, SETTING)}
+    for key, field in fields_of(Settings):
+        named = {int(BYTES.validate_python(size)) for size in re.findall(r"\d+(?: [KMG]iB)?", told[key])}
+        own = limits_of(field)
+        assert own - UNSAID <= named <= own, f"{key}: {told[key]}"
+
+
+def test_the_default_file_marks_what_needs_a_restart():
+    """config/compactor.yaml has `[restart]` in the comment above each key of Settings.RESTART, and above no other."""
+    marked, section, comment = set(), "", ""
+    for line in DEFAULT_FILE.read_text(encoding="utf-8").splitlines():
+        if key := re.match(r"(  )?(\w+):", line):
+            section = section if key[1] else key[2]
+            if "[restart]" in comment:
+                marked.add(f"{section}.{key[2]}" if key[1] else section)
+        comment = comment + line if line.lstrip().startswith("#") else ""
+    assert marked == set(Settings.RESTART)
 
 
 def test_what_a_running_daemon_takes_over_is_told():

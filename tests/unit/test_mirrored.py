@@ -8,7 +8,7 @@ PROJECT = Path(__file__).parents[2]
 FOLDERS = (
     *("daemon", "roles/worker", "roles/cleaner", "roles/cleaner/quarantine", "roles/initiator", "roles/housekeeper"),
     *("cli/naming", "cli/views", "cli/commands/control", "cli/commands/leftovers", "cli/commands/looking"),
-    *("cli/commands/queueing", "cli/commands/setup"),
+    *("cli/commands/queueing", "cli/commands/setup", "status"),
 )
 """In which each file of tests is about one module of the folder of that name, and is named after it."""
 

@@ -1,6 +1,8 @@
 """Pieces of sentences."""
 
-from compactor.words import instant, one_line, plural
+import pytest
+
+from compactor.words import binary_units, instant, one_line, plural
 
 
 def test_plural():
@@ -22,3 +24,19 @@ def test_instant():
     assert instant(1_714_552_200_123) == "2024-05-01T08:30:00.123Z"
     assert instant(None) is None
     assert instant(900_000_000_000_000_000) == "900000000000000000"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (8 << 20, "8.0 MiB"),
+        (3 << 50, "3.0 PiB"),
+        (5 << 60, "5120.0 PiB"),
+    ],
+)
+def test_binary_units(count, text):
+    """Sizes are in binary units with one digit."""
+    assert binary_units(count) == text

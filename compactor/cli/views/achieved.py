@@ -5,6 +5,7 @@ from typing import Final
 
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record
+from compactor.words import binary_units
 
 
 def _percent(share: object) -> str:
@@ -43,10 +44,10 @@ def _people(key: str, title: str, text: Callable[[Record], str], less: int) -> O
 
 ACHIEVED_COLUMNS: Final = (
     _people("files", "FILES", _change("files_before", "files_after", units.number), less=3),
-    _people("bytes", "SIZE", _change("bytes_before", "bytes_after", units.size), less=3),
+    _people("bytes", "SIZE", _change("bytes_before", "bytes_after", binary_units), less=3),
     _people("rows", "ROWS", _change("rows_before", "rows_after", units.number), less=8),
-    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size, less=4),
-    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size, less=4),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=binary_units, less=4),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=binary_units, less=4),
     _people("of_predicted", "OF PREDICTED", _of_predicted, less=5),
     *(OutputColumn(f"{step}_seconds", title, right=True, show=_seconds, less=8) for step, title in (
         ("waiting", "WAITED"),

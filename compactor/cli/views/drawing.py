@@ -9,7 +9,7 @@ from rich.text import Text
 from compactor.cli import units
 from compactor.cli.output import OutputColumn, fits_terminal
 from compactor.status.items import DirectoryStanding, Item, Totals, read_totals
-from compactor.words import plural
+from compactor.words import binary_units, plural
 
 FOLD_ABOVE = 12
 FOLD_HEAD = 6
@@ -35,7 +35,7 @@ COLUMNS = (
     OutputColumn("min_write_id", "FROM", right=True),
     OutputColumn("max_write_id", "TO", right=True),
     OutputColumn("files", "FILES", right=True, show=units.number),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "SIZE", right=True, show=binary_units),
     OutputColumn("input", "INPUT"),
     OutputColumn("note", "NOTE"),
 )
@@ -44,7 +44,7 @@ COLUMNS = (
 def in_words(totals: Totals) -> str:
     """As a sentence has it: `3 directories, 4 files, 1.2 GiB`."""
     directories = plural(totals.directories, "directory", "directories")
-    return f"{directories}, {plural(totals.files, 'file')}, {units.size(totals.bytes)}"
+    return f"{directories}, {plural(totals.files, 'file')}, {binary_units(totals.bytes)}"
 
 
 def picture(title: str, items: Sequence[Item], *, fold: bool = True, notes: bool = True) -> RenderableType:
@@ -122,7 +122,7 @@ def _group(
 
 
 def _numbers(size: int, files: int, colour: str) -> tuple[Text, Text]:
-    return Text(units.size(size), style=colour), Text(plural(files, "file"), style="dim")
+    return Text(binary_units(size), style=colour), Text(plural(files, "file"), style="dim")
 
 
 def bar(value: int, largest: int) -> str:

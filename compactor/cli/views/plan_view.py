@@ -6,7 +6,7 @@ Pure.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
@@ -16,7 +16,7 @@ from compactor.cli import units
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.planning.document import FORMAT, Action, CompactionPlan, Cut, Segment
 from compactor.planning.prediction import is_cut
-from compactor.words import plural
+from compactor.words import binary_units, plural
 
 BUCKET_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
@@ -25,10 +25,10 @@ BUCKET_COLUMNS = (
     OutputColumn("probed_stripes", "PROBE", right=True, show=units.number, less=4),
     OutputColumn("cut_stripes", "CUT", right=True, show=units.number, less=4),
     OutputColumn("recoded_stripes", "RECODE", right=True, show=units.number, less=2),
-    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
-    OutputColumn("probed_bytes", "PROBED", right=True, show=units.size, less=6),
-    OutputColumn("cut_bytes", "CUT FROM", right=True, show=units.size, less=6),
-    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=binary_units),
+    OutputColumn("probed_bytes", "PROBED", right=True, show=binary_units, less=6),
+    OutputColumn("cut_bytes", "CUT FROM", right=True, show=binary_units, less=6),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=binary_units),
     OutputColumn("rows", "ROWS", right=True, show=units.number, less=3),
     OutputColumn("delete_events", "DELETES", right=True, show=units.number, less=5),
 )
@@ -36,20 +36,20 @@ FILE_COLUMNS = (
     OutputColumn("directory", "DIRECTORY"),
     OutputColumn("file", "FILE"),
     OutputColumn("source", "FROM"),
-    OutputColumn("copied_bytes", "COPIED", right=True, show=units.size),
-    OutputColumn("recoded_bytes", "RECODED", right=True, show=units.size),
+    OutputColumn("copied_bytes", "COPIED", right=True, show=binary_units),
+    OutputColumn("recoded_bytes", "RECODED", right=True, show=binary_units),
 )
 VERDICT_COLUMNS = (
     OutputColumn("verdict", "VERDICT"),
     OutputColumn("stripes", "STRIPES", right=True, show=units.number),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "SIZE", right=True, show=binary_units),
     OutputColumn("rows", "ROWS", right=True, show=units.number),
     OutputColumn("reason", "WHY", folds=24),
 )
 WHOLE_COLUMNS = (
     OutputColumn("verdict", "VERDICT"),
     OutputColumn("stripes", "PARTS", right=True, show=units.number),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "SIZE", right=True, show=binary_units),
     OutputColumn("reason", "WHY", folds=24),
 )
 """Of insert-only tables: parts are stripes, row groups, or whole files."""
@@ -64,6 +64,12 @@ _VERDICTS: Final = {
     (Action.RECODE, Cut.NO): "recode",
 }
 _CARRY = "carry"
+_INSIDE: Final[dict[str, Any]] = {
+    "outputs": {
+        "__all__": {files: {"__all__": {"segments": {"__all__": {"hit_by"}}}} for files in ("buckets", "joins")}
+    }
+}
+"""What the document doesn't show: a bit for each of thousands of delete files makes no number of JSON's."""
 
 
 @dataclass(slots=True)
@@ -84,7 +90,10 @@ def plan_view(plan: CompactionPlan) -> View:
     """The answer: tables for people, one record per output file for TSV, the plan's document for JSON and YAML."""
     records = list(_file_records(plan) if plan.insert_only else _bucket_records(plan))
     columns = FILE_COLUMNS if plan.insert_only else BUCKET_COLUMNS
-    document = {"compaction-plan": FORMAT, **TypeAdapter(CompactionPlan).dump_python(plan, mode="json")}
+    document = {
+        "compaction-plan": FORMAT,
+        **TypeAdapter(CompactionPlan).dump_python(plan, mode="json", exclude=_INSIDE),
+    }
     return View(columns, records, document=document, picture=lambda: _picture(plan, columns, records))
 
 
@@ -108,25 +117,31 @@ def headline(plan: CompactionPlan) -> str:
     instead = "" if plan.kind is plan.requested else f" (asked for {plan.requested.value})"
     return (
         f"{plan.kind.value} compaction{instead} of {plan.entity}: {plural(len(plan.inputs), 'file')} in {plural(directories, 'directory', 'directories')}, "
-        f"{units.size(size)} → {' and '.join(plan.names) or 'nothing'}{made}"
+        f"{binary_units(size)} → {' and '.join(plan.names) or 'nothing'}{made}"
     )
 
 
 def cost(plan: CompactionPlan) -> str:
     """The predicted cost in one sentence."""
     predicted = plan.prediction
-    parts = [f"reads {units.size(predicted.read)}", f"copies {units.size(predicted.copied)} as bytes"]
+    parts = [f"reads {binary_units(predicted.read)}", f"copies {binary_units(predicted.copied)} as bytes"]
     if predicted.probed:
-        parts.append(f"probes {units.size(predicted.probed)}")
+        parts.append(f"probes {binary_units(predicted.probed)}")
     if predicted.cut:
-        parts.append(f"cuts rows out of {units.size(predicted.cut)}")
-    small = f" ({units.size(predicted.joined)} only to join what is small)" if predicted.joined else ""
+        parts.append(f"cuts rows out of {binary_units(predicted.cut)}")
+    small = f" ({binary_units(predicted.joined)} only to join what is small)" if predicted.joined else ""
     parts += [
-        f"recodes {units.size(predicted.recoded)}{small}",
-        f"writes about {units.size(predicted.written)}",
+        f"recodes {binary_units(predicted.recoded)}{small}",
+        f"writes about {binary_units(predicted.written)}",
         f"takes {units.about(predicted.seconds)} of processor time",
     ]
     return ", ".join(parts)
+
+
+def on_spark(plan: CompactionPlan) -> str:
+    """What Spark's driver must hold, in one sentence."""
+    predicted = plan.prediction
+    return f"{plural(predicted.tasks, 'task')} in the largest job, about {binary_units(predicted.driver_bytes)} of the driver's memory"
 
 
 def effect(plan: CompactionPlan) -> str:
@@ -141,7 +156,7 @@ def effect(plan: CompactionPlan) -> str:
     if not joins:
         return files
     count = len({segment.path for join in joins for segment in join.segments})
-    size = units.size(sum(join.bytes for join in joins))
+    size = binary_units(sum(join.bytes for join in joins))
     inside = f", with about {plural(after, stripes)} instead of {before}" if predicted.stripes_before else ""
     return f"{files}: {plural(count, 'small file')} of {size} become {plural(len(joins), 'file')}{inside}"
 
@@ -210,6 +225,6 @@ def _picture(plan: CompactionPlan, columns: tuple[OutputColumn, ...], records: l
         parts += [part_of_picture(columns, records), Text()]
     if verdicts := _verdicts(plan):
         parts += [part_of_picture(WHOLE_COLUMNS if plan.insert_only else VERDICT_COLUMNS, verdicts), Text()]
-    parts += [Text(f"cost: {cost(plan)}"), Text(f"effect: {effect(plan)}")]
+    parts += [Text(f"cost: {cost(plan)}"), Text(f"spark: {on_spark(plan)}"), Text(f"effect: {effect(plan)}")]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
     return Group(*parts)

@@ -20,10 +20,10 @@ from compactor.engine.digest_note import note_of
 from compactor.engine.inputs import OpenInputs
 from compactor.engine.output_format import output_format
 from compactor.engine.results import Origin, OutputFile, RowCounts, counted
-from compactor.engine.tasks.delete_windows import Span, Written, spanning
+from compactor.engine.tasks.delete_windows import Written, require_planned, spanning
 from compactor.engine.tasks.directory import own_directory
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork
+from compactor.engine.tasks.specs import BucketTask, ChunkResult, ChunkTask, FileWork, Shared
 from compactor.errors import CorruptFileError
 from compactor.orc.digests.digest import Digest, Digester
 from compactor.orc.events.deletes import DeleteEvents, visible
@@ -32,10 +32,10 @@ from compactor.orc.events.keys import read_keys
 from compactor.orc.format.tail import read_tail
 from compactor.orc.reading.single_stripe import BATCH_ROWS
 from compactor.orc.recode import MadeStripes, recode_into, write_delete_events
-from compactor.orc.rows import RowFilter
+from compactor.orc.rows import RowFilter, StripeSource
 from compactor.orc.writing.output import OutputFormat
 from compactor.orc.writing.splice import FileSummary, Splicer
-from compactor.planning.document import Action, Cut, DeleteScope, FileRole, Segment
+from compactor.planning.document import EVERY_FILE, Action, Cut, DeleteScope, FileRole, Segment, all_hit_by
 from compactor.planning.document import together as runs_of
 from compactor.reasons import Reason
 from compactor.spark.results import checksum
@@ -44,32 +44,33 @@ from compactor.storage.location import join, parent
 from compactor.storage.registry import storage_for
 
 
-def run_task(task: ChunkTask | BucketTask) -> ChunkResult | OutputFile:
+def run_task(shared: Shared, task: ChunkTask | BucketTask) -> ChunkResult | OutputFile:
     """Run one task, then return free memory to the system: the process runs further tasks."""
     with trimmed():
-        files = _Files(task.work)
         if isinstance(task, ChunkTask):
-            return files.chunk(task)
+            whole: FileWork = shared.file(task.file)
+            return _Files(shared, whole.part(task.segments)).chunk(task.chunk)
+        files = _Files(shared, task.work)
         return files.deletes() if task.work.kind is DirKind.DELETE_DELTA else files.bucket(task)
 
 
 class _Files:
     """A running task with its inputs, its output format and its directory."""
 
-    def __init__(self, work: FileWork) -> None:
+    def __init__(self, shared: Shared, work: FileWork) -> None:
         self._work = work
         self._storage: Storage = storage_for(work.location)
         self._inputs = {file.path: file for file in work.inputs}
-        self._output: OutputFormat = output_format(work.columns, work.format)
-        self._aborted: npt.NDArray[np.int64] = np.array(work.aborted, dtype=np.int64)
+        self._output: OutputFormat = output_format(shared.columns, work.format)
+        self._aborted: npt.NDArray[np.int64] = np.array(shared.aborted, dtype=np.int64)
         self._own, self._relative = own_directory(self._storage, work.tasks)
         deletes = [self._inputs[path] for path in work.bucket.deletes]
         self._deletes = DeleteFiles(self._storage, work.location, deletes, self._aborted, work.events_at_once)
 
-    def chunk(self, task: ChunkTask) -> ChunkResult:
-        bucket, segments = task.work.bucket.bucket, task.work.bucket.segments
-        name = f"chunk-{bucket:05d}-{task.chunk:05d}"
-        here = (task.work.directory, bucket, task.chunk)
+    def chunk(self, number: int) -> ChunkResult:
+        bucket, segments = self._work.bucket.bucket, self._work.bucket.segments
+        name = f"chunk-{bucket:05d}-{number:05d}"
+        here = (self._work.directory, bucket, number)
         first = segments[0]
         if first.action is Action.PROBE:
             answer, last = self._probe(first)
@@ -87,7 +88,7 @@ class _Files:
     def bucket(self, task: BucketTask) -> OutputFile:
         bucket = self._work.bucket
         made = {part.chunk: part for part in task.parts}
-        joined = _Joined()
+        joined = _Joined(digest=task.digest)
         with (
             self._storage.create(join(self._own, bucket.name)) as sink,
             OpenInputs(self._storage, self._work.location) as files,
@@ -124,7 +125,8 @@ class _Files:
             self._take_in(part, splicer)
         joined.counts += counts
         joined.digest += digest
-        joined.origins += [Origin(None, -1, made.rows, made.checksum) for made in parts]
+        hit_by = all_hit_by(segment.hit_by for segment in together)
+        joined.origins += [Origin(None, -1, made.rows, made.checksum, hit_by) for made in parts]
 
     def deletes(self) -> OutputFile:
         without = self._work.own_write_id if self._work.scope is DeleteScope.OWN else None
@@ -189,9 +191,8 @@ class _Files:
         with OpenInputs(self._storage, self._work.location) as files:
             runs = runs_of(_alike(segment) for segment in segments)
             sources = [files.source(self._inputs[run.path], run.stripes) for run in runs]
-            result = recode_into(
-                sources, splicer, RowFilter(self._applied_events(spanning(sources)), self._aborted), digester=digester
-            )
+            events = self._applied_events(sources, segments)
+            result = recode_into(sources, splicer, RowFilter(events, self._aborted), digester=digester)
         digest = Digest() if digester is None else digester.digest
         return RowCounts(result.rows_in, result.rows_out, result.deleted, result.aborted), digest, result.parts
 
@@ -200,7 +201,7 @@ class _Files:
         file = self._inputs[segment.path]
         last: RowKey | None = None
         with OpenInputs(self._storage, self._work.location) as files:
-            events = self._applied_events(spanning([files.source(file, segment.stripes)]))
+            events = self._applied_events([files.source(file, segment.stripes)], [segment])
             for keys in read_keys(files.reader(file), files.tail(file), segment.stripes[0]):
                 if not keys.ascending() or (last is not None and keys.key(0) <= last):
                     raise CorruptFileError(f"{file.path}: stripe {segment.stripes[0] + 1} isn't sorted by ROW__ID")
@@ -214,11 +215,19 @@ class _Files:
                 last = keys.key(-1)
         return Action.COPY, last
 
-    def _applied_events(self, span: Span | None) -> DeleteEvents | None:
-        """The events that hide rows of this bucket between two keys."""
-        if not self._work.bucket.deletes or self._work.kind is DirKind.DELETE_DELTA:
+    def _applied_events(self, sources: Sequence[StripeSource], segments: Sequence[Segment]) -> DeleteEvents | None:
+        """
+        The events that hide rows of some stripes, from the delete files that hit these.
+
+        Raises:
+            VerificationError: as `require_planned`.
+        """
+        if not self._work.bucket.deletes:
             return None
-        events = self._deletes.load(Share(self._work.bucket.bucket, *(span or ())))
+        hit_by = all_hit_by(segment.hit_by for segment in segments)
+        events = self._deletes.load(Share(self._work.bucket.bucket, *(spanning(sources) or ())), hit_by)
+        if hit_by != EVERY_FILE:
+            require_planned(events, sources, sum(segment.events for segment in segments))
         return (
             events.select(np.asarray(events.write_id) == self._work.own_write_id)
             if self._work.scope is DeleteScope.OWN

@@ -11,6 +11,8 @@ import numpy as np
 
 from compactor.acid.row_id import RowKey
 from compactor.engine.delete_files import DeleteFiles
+from compactor.errors import VerificationError
+from compactor.orc.events.deletes import DeleteEvents
 from compactor.orc.events.event_share import Share
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.rows import StripeSource
@@ -44,9 +46,27 @@ class Written:
 
 def spanning(sources: Sequence[StripeSource]) -> Span | None:
     """The first and the last key that rows of some stripes may have; None when their statistics are missing."""
-    spans = [span for source in sources if (span := source.key_range) is not None]
-    return (
-        (min(first for first, _ in spans), max(last for _, last in spans))
-        if spans and len(spans) == len(sources)
-        else None
-    )
+    spans = [span for source in sources for span in source.spans()]
+    known = [span for span in spans if span is not None]
+    if not known or len(known) < len(spans):
+        return None
+    return min(first for first, _ in known), max(last for _, last in known)
+
+
+def require_planned(events: DeleteEvents, sources: Sequence[StripeSource], planned: int) -> None:
+    """
+    Raise unless a task has loaded as many events as were planned: those between the keys of each of its stripes. Planning
+    has counted them in all delete files; the task has opened only some of these.
+
+    Args:
+        planned: the sum over the stripes; for one without statistics all events of the bucket.
+
+    Raises:
+        VerificationError: a delete file was left out, or is another one.
+    """
+    found = 0
+    for span in (span for source in sources for span in source.spans()):
+        start, stop = (0, len(events)) if span is None else events.between(*span)
+        found += stop - start
+    if found != planned:
+        raise VerificationError(f"{planned} delete events are between the keys of these rows, {found} were read")

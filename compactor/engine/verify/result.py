@@ -9,6 +9,7 @@ Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMe
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from compactor.acid.listing import FileEntry
@@ -16,11 +17,11 @@ from compactor.acid.types import row_type
 from compactor.engine.insert_only.tasks import apart
 from compactor.engine.results import Checked, Manifest, OutputFile, RowCounts, Staged, markers_of
 from compactor.engine.staging.directory import Staging
-from compactor.engine.tasks.specs import work_of
-from compactor.engine.verify.stripes import VerifyTask, verify_stripes
+from compactor.engine.tasks.specs import Shared, inputs_of, work_of
+from compactor.engine.verify.stripes import FileCheck, VerifyTask, verify_stripes
 from compactor.errors import VerificationError
 from compactor.orc.digests.digest import Digest, differences
-from compactor.planning.document import BucketPlan, CompactionPlan, FileJoin, FileRole
+from compactor.planning.document import BucketPlan, FileJoin, FileRole
 from compactor.planning.insert_only.formats import END_TO_END
 from compactor.spark.results import checksum
 from compactor.spark.submitter import JobName, Submitter
@@ -67,10 +68,9 @@ def verify(  # noqa: PLR0917 - the result, and what reads it
         check_accounts(staged)
         checked: Sequence[Checked] | None = staged.checked
         if checked is None:
-            tasks = [task for file in staged.files for task in _verify_tasks(staged.plan, file, staging)]
-            checked = submitter.run(
-                job.at("verify"), verify_stripes, tasks, progress=lambda _: None, cancelled=cancelled
-            )
+            shared, tasks = _verify_tasks(staged, staging)
+            check = partial(verify_stripes, shared)
+            checked = submitter.run(job.at("verify"), check, tasks, progress=lambda _: None, cancelled=cancelled)
         check_values(staged, checked)
     return Verified(staged, manifests)
 
@@ -109,10 +109,11 @@ def check_values(staged: Staged, checked: Sequence[Checked]) -> None:
     """
     if (wrong := next((one.wrong for one in checked if one.wrong is not None), None)) is not None:
         raise VerificationError(wrong)
+    digests: dict[tuple[str, str], Digest] = {}
+    for one in checked:
+        digests[one.directory, one.name] = digests.get((one.directory, one.name), Digest()) + one.digest
     for file in staged.files:
-        found = sum(
-            (one.digest for one in checked if (one.directory, one.name) == (file.directory, file.name)), Digest()
-        )
+        found = digests.get((file.directory, file.name), Digest())
         if found != file.digest:
             apart = ", ".join(differences(row_type(staged.plan.columns), file.digest, found))
             raise VerificationError(
@@ -197,8 +198,19 @@ def _check_rows(name: str, bucket: BucketPlan, rows: RowCounts) -> None:
         raise VerificationError(f"{name}: delete events were dropped while they were written")
 
 
-def _verify_tasks(plan: CompactionPlan, file: OutputFile, staging: Staging) -> list[VerifyTask]:
-    output = plan.output(file.directory)
-    bucket = next(bucket for bucket in output.buckets if bucket.bucket == file.bucket)
-    work = work_of(plan, output, bucket, staging.tasks, digests=bool(file.digest.columns))
-    return VerifyTask.of(work, file, staging.place(file.directory, file.name)).parts(STRIPES_PER_TASK)
+def _verify_tasks(staged: Staged, staging: Staging) -> tuple[Shared, list[VerifyTask]]:
+    plan = staged.plan
+    planned = {(output.name, bucket.bucket): (output, bucket) for output in plan.outputs for bucket in output.buckets}
+    inputs = inputs_of(plan)
+    several: list[FileCheck] = []
+    tasks: list[VerifyTask] = []
+    for file in staged.files:
+        output, bucket = planned[file.directory, file.bucket]
+        work = work_of(plan, output, bucket, staging.tasks, inputs=inputs, digests=bool(file.digest.columns))
+        check = FileCheck.of(work, file, staging.place(file.directory, file.name))
+        if check.count <= STRIPES_PER_TASK:
+            tasks.append(VerifyTask.whole(check, file))
+        else:
+            tasks += VerifyTask.parts(len(several), file, STRIPES_PER_TASK)
+            several.append(check)
+    return Shared.of(plan, several), tasks

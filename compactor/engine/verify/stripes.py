@@ -4,7 +4,7 @@ Checks the stripes of one output file on an executor: decodes recoded ones, comp
 Source: docs/compaction.md; Hive's ColumnizedDeleteEventRegistry, OrcRawRecordMerger, OrcAcidUtils.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from compactor.engine.output_format import output_format
 from compactor.engine.results import Checked, Origin, OutputFile
 from compactor.engine.tasks.delete_windows import Span
 from compactor.engine.tasks.memory import trimmed
-from compactor.engine.tasks.specs import FileWork
+from compactor.engine.tasks.specs import FileWork, Shared
 from compactor.errors import RefusedError, VerificationError
 from compactor.orc.cutting.stripe import stripe_checksum
 from compactor.orc.digests.digest import Digest, Digester
@@ -31,10 +31,32 @@ from compactor.orc.format.schema import same_layout
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.rows import RowFilter, RowTally, SourceRows, StripeSource
 from compactor.orc.writing.copied import difference
-from compactor.planning.document import DeleteScope
+from compactor.planning.document import EVERY_FILE, DeleteScope, all_hit_by
 from compactor.storage.base import Storage
 from compactor.storage.handles import ReadHandle
 from compactor.storage.registry import storage_for
+
+
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """
+    The facts that all checks of one output file share.
+
+    Args:
+        work: what the file was made from, without segments, which a check doesn't ask for.
+        path: location of the staged file.
+        file: as its task reported it, without origins.
+        count: number of stripes of the file.
+    """
+
+    work: FileWork
+    path: str
+    file: OutputFile
+    count: int
+
+    @classmethod
+    def of(cls, work: FileWork, file: OutputFile, path: str) -> "FileCheck":
+        return cls(work.part(()), path, replace(file, origins=()), sum(origin.count for origin in file.origins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,69 +65,78 @@ class VerifyTask:
     Check some stripes of one output file; the first task of a file also checks its tail.
 
     Args:
-        work: what the file was made from.
-        path: location of the staged file.
-        file: as its task reported it, without origins.
+        check: what is to be checked, or its number in `Shared.files` where the file has several tasks.
         origins: of each stripe to check, one by one.
         start: number of the first stripe to check.
-        count: number of stripes of the whole file.
+        hit_by: the delete files that may have events of the recoded ones, as in `Segment.hit_by`.
     """
 
-    work: FileWork
-    path: str
-    file: OutputFile
+    check: FileCheck | int
     origins: tuple[Origin, ...]
     start: int
-    count: int
+    hit_by: int
 
     @classmethod
-    def of(cls, work: FileWork, file: OutputFile, path: str) -> "VerifyTask":
-        """Check all stripes of a file; the work's segments, which a check doesn't ask for, are left out."""
-        origins = tuple(replace(origin, count=1) for origin in file.origins for _ in range(origin.count))
-        work = replace(work, bucket=replace(work.bucket, segments=()))
-        return cls(work, path, replace(file, origins=()), origins, 0, len(origins))
+    def whole(cls, check: FileCheck, file: OutputFile) -> "VerifyTask":
+        """Check all stripes of a file."""
+        return cls._of(check, _one_by_one(file), 0)
 
-    def parts(self, stripes: int) -> "list[VerifyTask]":
-        """The same check in tasks of so many stripes each; at least one."""
-        starts = range(0, max(1, self.count), stripes)
-        return [self._part(start, self.origins[start : start + stripes]) for start in starts]
+    @classmethod
+    def parts(cls, number: int, file: OutputFile, stripes: int) -> "list[VerifyTask]":
+        """The same check in tasks of so many stripes each; `number` is that of the file's check."""
+        origins = _one_by_one(file)
+        return [cls._of(number, origins[start : start + stripes], start) for start in range(0, len(origins), stripes)]
 
-    def _part(self, start: int, origins: tuple[Origin, ...]) -> "VerifyTask":
-        used = {origin.path for origin in origins} | set(self.work.bucket.deletes)
-        inputs = tuple(file for file in self.work.inputs if file.path in used)
-        return replace(self, work=replace(self.work, inputs=inputs), origins=origins, start=start)
+    @classmethod
+    def _of(cls, check: FileCheck | int, origins: Sequence[Origin], start: int) -> "VerifyTask":
+        hit_by = all_hit_by({origin.hit_by for origin in origins if origin.path is None})
+        return cls(check, tuple(replace(origin, hit_by=EVERY_FILE) for origin in origins), start, hit_by)
 
 
-def verify_stripes(task: VerifyTask) -> Checked:
+def _one_by_one(file: OutputFile) -> tuple[Origin, ...]:
+    return tuple(replace(origin, count=1) for origin in file.origins for _ in range(origin.count))
+
+
+def verify_stripes(shared: Shared, task: VerifyTask) -> Checked:
     """Run one check on an executor."""
     with trimmed():
-        storage = storage_for(task.work.location)
-        with storage.open_read(task.path) as reader, OpenInputs(storage, task.work.location) as inputs:
-            check = _Check(task, storage, reader, inputs)
+        whole: FileCheck = shared.file(task.check) if isinstance(task.check, int) else task.check
+        storage = storage_for(whole.work.location)
+        with storage.open_read(whole.path) as reader, OpenInputs(storage, whole.work.location) as inputs:
+            check = _Check(shared, whole, task, storage, reader, inputs)
             if task.start == 0:
                 check.tail_of_file()
             check.stripes()
-            return Checked(task.file.directory, task.file.name, check.digest)
+            return Checked(whole.file.directory, whole.file.name, check.digest)
 
 
 class _Check:
     """A running check."""
 
-    def __init__(self, task: VerifyTask, storage: Storage, reader: ReadHandle, inputs: OpenInputs) -> None:
+    def __init__(  # noqa: PLR0917 - what is to be checked, and what reads it
+        self,
+        shared: Shared,
+        check: FileCheck,
+        task: VerifyTask,
+        storage: Storage,
+        reader: ReadHandle,
+        inputs: OpenInputs,
+    ) -> None:
+        self._check = check
         self._task = task
         self._storage = storage
         self._reader = reader
-        self._name = f"{task.file.directory}/{task.file.name}"
-        self._deletes = task.file.kind is DirKind.DELETE_DELTA
+        self._name = f"{check.file.directory}/{check.file.name}"
+        self._deletes = check.file.kind is DirKind.DELETE_DELTA
         try:
             self._tail: Tail = read_tail(reader)
         except RefusedError as error:
             raise VerificationError(f"{self._name}: {error.message}") from error
-        self._inputs = {file.path: file for file in task.work.inputs}
+        self._inputs = {file.path: file for file in check.work.inputs}
         self._opened = inputs
-        self._aborted = np.array(task.work.aborted, dtype=np.int64)
-        self._output = output_format(task.work.columns, task.work.format)
-        self._digester = Digester(self._output.row) if task.file.digest.columns else None
+        self._aborted = np.array(shared.aborted, dtype=np.int64)
+        self._output = output_format(shared.columns, check.work.format)
+        self._digester = Digester(self._output.row) if check.file.digest.columns else None
 
     @property
     def digest(self) -> Digest:
@@ -114,7 +145,7 @@ class _Check:
 
     def tail_of_file(self) -> None:
         """Check the tail: types, counts, key index and user metadata must be as Hive's readers expect."""
-        tail, task, output = self._tail, self._task, self._output
+        tail, task, output = self._tail, self._check, self._output
         if not tail.is_acid or not same_layout(tail.row_tree, output.row, names=True):
             raise self._wrong(f"has columns {tail.tree} instead of those of the table")
         if (tail.compression, tail.stride) != (output.compression, output.stride):
@@ -180,11 +211,11 @@ class _Check:
         wanted = DELETE if self._deletes else INSERT
         if bounds.operation != (wanted, wanted):
             raise self._wrong(f"stripe {index + 1} holds operations {bounds.operation}")
-        low, high = self._task.work.write_ids
+        low, high = self._check.work.write_ids
         ids = bounds.current if self._deletes else bounds.write_id
         if ids is None or ids[0] < low or ids[1] > high:
             raise self._wrong(f"stripe {index + 1} holds write ids {ids}, outside {low} to {high}")
-        if {decode_bucket(value) for value in bounds.bucket} != {self._task.file.bucket}:
+        if {decode_bucket(value) for value in bounds.bucket} != {self._check.file.bucket}:
             raise self._wrong(f"stripe {index + 1} holds rows of another bucket")
         values = self._tail.metadata.stripe_stats[index].columns[6].number_of_values
         if self._deletes and values:
@@ -228,10 +259,10 @@ class _Check:
             raise VerificationError(error.message) from error
 
     def _keys(self, index: int, keys: KeyColumns, events: DeleteEvents | None) -> None:
-        low, high = self._task.work.write_ids
+        low, high = self._check.work.write_ids
         if (keys.operation != (DELETE if self._deletes else INSERT)).any():
             raise self._wrong(f"stripe {index + 1} mixes operations")
-        if (decode_buckets(keys.bucket) != self._task.file.bucket).any():
+        if (decode_buckets(keys.bucket) != self._check.file.bucket).any():
             raise self._wrong(f"stripe {index + 1} holds rows of another bucket")
         if (keys.write_id > keys.current).any():
             raise self._wrong(f"stripe {index + 1} holds rows that were changed before they were written")
@@ -245,12 +276,12 @@ class _Check:
 
     def _events(self) -> DeleteEvents | None:
         """The delete events that must have been applied to the recoded stripes of this task."""
-        work = self._task.work
+        work = self._check.work
         if self._deletes or not work.bucket.deletes:
             return None
         files = [self._inputs[path] for path in work.bucket.deletes]
         deletes = DeleteFiles(self._storage, work.location, files, self._aborted, work.events_at_once)
-        events = deletes.load(Share(work.bucket.bucket, *(self._recoded_span() or ())))
+        events = deletes.load(Share(work.bucket.bucket, *(self._recoded_span() or ())), self._task.hit_by)
         if work.scope is not DeleteScope.OWN:
             return events
         return events.select(np.asarray(events.write_id) == work.own_write_id)

@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.metastore.partition_names import FoldedEntity
+from compactor.shared import Freshness
 
 Place = tuple[str, str, str | None]
 """Database, table and pool of an entry."""
 
 SIZE: Final = 2000
 """Entries read at once."""
-_FRESH_SECONDS: Final = 1.0
-"""After that time the queue is read again: another process may have given back an entry that comes first."""
-_SHARE: Final = 10
-"""Of the time, one part in so many goes to reading: a long queue takes a server long, and all claims wait meanwhile."""
+_FRESHNESS: Final = Freshness(1.0, times=10)
+"""
+After that time the queue is read again: another process may have given back an entry that comes first. A long queue
+takes a server long, and all claims wait meanwhile.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class QueueWindow:
                     number: (place, entity) for number, place, entity in found.waiting if number not in self._given
                 }
                 now = self._clock()
-                self._read_again = now + max(_FRESH_SECONDS, _SHARE * (now - began))
+                self._read_again = now + _FRESHNESS.seconds(now - began)
 
     def done(self, numbers: Collection[int]) -> None:
         """The claims of these entries have been committed, or have come to nothing."""

@@ -24,21 +24,16 @@ from compactor.metastore.locations.catalogued import Located
 from compactor.metastore.locations.owners import Owner, Owners, overlapping
 from compactor.metastore.model import PartitionFacts, TableFacts
 from compactor.reasons import Reason
+from compactor.shared import Freshness, Shared
 from compactor.storage.local_fs import beneath
 from compactor.storage.location import LOCAL, Place, local_path, place_of
 
 FRESH_SECONDS: Final = 30.0
-_TIMES_ITS_COST: Final = 10
-"""
-A last look reads again when the reading is older than this many times the reading's own duration.
-
-The cost is a tenth of a connection at most, however large the catalog is.
-"""
-_TIMES_FOR_MANY: Final = 100
-"""
-Where many are judged to be queued, a reading serves for this many times its own duration: the Worker that
-compacts one of them looks anew.
-"""
+_USUAL: Final = Freshness(FRESH_SECONDS)
+_LAST_LOOK: Final = Freshness(times=10, most=FRESH_SECONDS)
+"""Reading takes a tenth of a connection at most, however large the catalog is."""
+_MANY: Final = Freshness(FRESH_SECONDS, times=100)
+"""Where many are judged to be queued: the Worker that compacts one of them looks anew."""
 _DROPPED: Final = -1
 """Stands for the PART_ID of a dropped partition."""
 
@@ -114,8 +109,7 @@ class Places:
         self._clock = clock
         self._lock = threading.Lock()
         self._reading = threading.Lock()
-        self._owners: tuple[float, Owners] | None = None
-        self._cost = 0.0
+        self._owners = Shared(self._read_owners, clock)
         self._of_databases: tuple[float, frozenset[Place]] | None = None
 
     # Many at once
@@ -131,10 +125,10 @@ class Places:
             wanted: each with a location.
             last_look: a compaction comes next; otherwise the Worker looks anew.
         """
-        age = self._age(last_look=True) if last_look else max(FRESH_SECONDS, _TIMES_FOR_MANY * self._cost)
+        freshness = _LAST_LOOK if last_look else _MANY
         refused: list[RefusedError | None] = [None] * len(wanted)
         asked: dict[int, _Asked] = {}
-        for index in self._doubtful(wanted, age):
+        for index in self._doubtful(wanted, freshness):
             location, table, part_id = wanted[index].location or "", wanted[index].table, wanted[index].part_id
             try:
                 asked[index] = _Asked(place_of(location, any_host=True), table, part_id)
@@ -146,12 +140,12 @@ class Places:
             if roots.around(place) is None:
                 refused[index] = roots.refusal(wanted[index].location or "")
                 del asked[index]
-        for index, owner in zip(asked, self._in_the_way(list(asked.values()), age), strict=True):
+        for index, owner in zip(asked, self._in_the_way(list(asked.values()), freshness), strict=True):
             if owner is not None:
                 refused[index] = overlapping(wanted[index].location or "", owner)
         return refused
 
-    def _doubtful(self, wanted: Sequence[model.CatalogPlace], age: float) -> list[int]:
+    def _doubtful(self, wanted: Sequence[model.CatalogPlace], freshness: Freshness) -> list[int]:
         """
         The indexes of the places that need a closer look.
 
@@ -160,7 +154,7 @@ class Places:
         """
         if not wanted:
             return []
-        roots, owners = self._roots(FRESH_SECONDS), self._all(age)
+        roots, owners = self._roots(FRESH_SECONDS), self._all(freshness)
         free: dict[int, bool] = {}
         found = []
         for index, one in enumerate(wanted):
@@ -276,7 +270,7 @@ class Places:
     ) -> Owner | None:
         """The owner that `require_alone` would refuse for, if any."""
         asked = _Asked(place_of(location, any_host=True), table, partition.part_id if partition else None)
-        return self._in_the_way([asked], self._age(last_look=last_look))[0]
+        return self._in_the_way([asked], _LAST_LOOK if last_look else _USUAL)[0]
 
     def in_a_left_place(self, location: str, table: TableFacts | None) -> Owner | None:
         """
@@ -291,18 +285,15 @@ class Places:
         asked = _Asked(place_of(location, any_host=True), table, None if table is None else _DROPPED)
         now = Owners(self._database.glance(self._located.tables), self._by_hand().resolver())
         owner = now.in_the_way(asked.place, table.tbl_id if table else None, asked.part_id)
-        return owner or self._in_the_way([asked], self._age(last_look=True))[0]
+        return owner or self._in_the_way([asked], _LAST_LOOK)[0]
 
     def databases(self) -> list[Owner]:
         """The databases, once for each of their locations, as the catalog has them at this moment."""
         return self._database.glance(self._located.databases)
 
-    def _age(self, *, last_look: bool) -> float:
-        return min(FRESH_SECONDS, _TIMES_ITS_COST * self._cost) if last_look else FRESH_SECONDS
-
-    def _in_the_way(self, asked: Sequence[_Asked], age: float) -> list[Owner | None]:
+    def _in_the_way(self, asked: Sequence[_Asked], freshness: Freshness) -> list[Owner | None]:
         while True:
-            owners = self._all(age)
+            owners = self._all(freshness)
             found = [
                 owners.in_the_way(one.place, one.table.tbl_id if one.table else None, one.part_id) for one in asked
             ]
@@ -310,7 +301,7 @@ class Places:
             if not named or self._database.glance(self._located.are_still_there, named):
                 break
             self.forget()  # an owner was dropped, moved, or created anew since the catalog was read
-            age = FRESH_SECONDS
+            freshness = _USUAL
         unsure: dict[int, tuple[TableFacts, list[int]]] = {}
         for index, one in enumerate(asked):
             if (
@@ -328,20 +319,18 @@ class Places:
                 found[index] = sibling
         return found
 
-    def _all(self, age: float) -> Owners:
+    def _all(self, freshness: Freshness) -> Owners:
         with self._lock:
-            if self._owners is None or self._clock() - self._owners[0] >= age:
-                began = self._clock()
-                owners = Owners(self._database.glance(self._located.owners), self._by_hand().resolver())
-                # the time after the read, which may take longer than its result is good for
-                self._owners = (self._clock(), owners)
-                self._cost = self._owners[0] - began
-            return self._owners[1]
+            return self._owners.get(freshness)
+
+    def _read_owners(self) -> Owners:
+        return Owners(self._database.glance(self._located.owners), self._by_hand().resolver())
 
     def forget(self) -> None:
         """Forget what was read: it is out of date."""
         with self._lock:
-            self._owners = self._of_databases = None
+            self._owners.forget()
+            self._of_databases = None
 
 
 def _is_free(table: TableFacts, roots: _Roots, owners: Owners) -> bool:

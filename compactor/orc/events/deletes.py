@@ -29,6 +29,7 @@ _BLOCK: Final = 1 << 18
 _NOTHING: Final = np.empty(0, np.int64)
 _COLUMNS: Final = (("write_id", np.int64), ("bucket", np.int32), ("row_id", np.int64), ("current", np.int64))
 Array = npt.NDArray[Any]
+Seen = Callable[[int, KeyColumns], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,6 +186,7 @@ def read_events(
     aborted: npt.NDArray[np.int64] = _NOTHING,
     high_watermark: int | None = None,
     share: Callable[[], Share] = lambda: EVERYTHING,
+    seen: Seen | None = None,
 ) -> Iterator[KeyColumns]:
     """
     The valid events of delete files, in file order. Stripes that can't hold an event of the share aren't read.
@@ -192,11 +194,12 @@ def read_events(
     Args:
         share: returns the wanted part of the events; called again for every stripe and batch, because the part may
             shrink.
+        seen: called with the number of the file and events of the share in it, before they are returned.
 
     Raises:
         CorruptFileError: as `DeleteEvents.load`.
     """
-    for reader, tail in sources:
+    for number, (reader, tail) in enumerate(sources):
         for stripe in range(len(tail.stripes)):
             if not share().may_be_in(tail, stripe):
                 continue
@@ -204,7 +207,10 @@ def read_events(
                 if (keys.operation != DELETE).any():
                     raise CorruptFileError(f"{tail.name}: stripe {stripe + 1} holds rows that aren't delete events")
                 valid = visible(keys, aborted, high_watermark)
-                yield share().of(keys if valid.all() else keys.select(valid))
+                chosen = share().of(keys if valid.all() else keys.select(valid))
+                if seen is not None:
+                    seen(number, chosen)
+                yield chosen
 
 
 def visible(keys: KeyColumns, aborted: npt.NDArray[np.int64], high_watermark: int | None) -> npt.NDArray[np.bool_]:

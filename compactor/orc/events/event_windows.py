@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowKey
 from compactor.handles import RandomReader
-from compactor.orc.events.deletes import DeleteEvents, read_events
+from compactor.orc.events.deletes import DeleteEvents, Seen, read_events
 from compactor.orc.events.event_share import EVERYTHING, Share
 from compactor.orc.format.key_columns import KeyColumns
 from compactor.orc.format.tail import Tail
@@ -25,6 +25,7 @@ def event_windows(
     *,
     aborted: npt.NDArray[np.int64],
     share: Share = EVERYTHING,
+    seen: Seen | None = None,
 ) -> Iterator[DeleteEvents]:
     """
     The valid events of some delete files, one per key, in windows of ascending keys; at least one window, which may be
@@ -33,13 +34,14 @@ def event_windows(
     Args:
         sources: called once for each window.
         most: events in a window; about half as many again are held in memory while a window is collected.
+        seen: as in `read_events`; before the last window, called with each event of the share, of some files twice.
 
     Raises:
         CorruptFileError: as `DeleteEvents.load`.
     """
     while True:
         smallest = _Smallest(share, most)
-        for keys in read_events(sources(), aborted=aborted, share=smallest.wanted):
+        for keys in read_events(sources(), aborted=aborted, share=smallest.wanted, seen=seen):
             smallest.add(keys)
         window = smallest.finish()
         yield window

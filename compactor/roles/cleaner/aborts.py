@@ -32,8 +32,8 @@ from compactor.roles.cycle import Clock, Progress
 from compactor.roles.leadership import HeldLeadership
 from compactor.roles.pauses import pool_of
 from compactor.roles.services import Services, about_entity
-from compactor.roles.shared import Shared
 from compactor.roles.unreachable import AwayStores, StoreAwayError
+from compactor.shared import Shared
 from compactor.words import one_line
 
 _log = get_logger(__name__)

@@ -41,8 +41,8 @@ from compactor.roles.initiator.tally import PASSING, DueSubject, InitiatorTally,
 from compactor.roles.leadership import HeldLeadership, leading
 from compactor.roles.pauses import pool_of
 from compactor.roles.services import Services, about_entity
-from compactor.roles.shared import Shared
 from compactor.roles.unreachable import AwayStores
+from compactor.shared import Shared
 from compactor.words import one_line
 
 _log = get_logger(__name__)

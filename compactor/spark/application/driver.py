@@ -19,7 +19,7 @@ from compactor.errors import CancelledError, CompactorError
 from compactor.log import get_logger
 from compactor.spark.application.mailbox import Assignment, Mailbox, Seen
 from compactor.spark.delegation_tokens import in_a_container, keep_current
-from compactor.spark.jobs import SparkJob, first_line
+from compactor.spark.jobs import SparkJob
 from compactor.storage.registry import configure, storage_for
 
 _log = get_logger(__name__)
@@ -92,7 +92,7 @@ class Driver:
             if percent >= told + 5:
                 told = percent
                 self._mailbox.tell_part(number, percent)
-        self._mailbox.reply(number, job.results if job.error is None else first_line(job.error))
+        self._mailbox.reply(number, job.end())
         return True
 
     def _look(self) -> Seen | None:

@@ -36,7 +36,8 @@ from typing import Any, Final
 from compactor.errors import CancelledError, CompactorError
 from compactor.settings.stores import S3, Hdfs
 from compactor.spark.code_identity import require_code
-from compactor.spark.submitter import Answers, JobName
+from compactor.spark.results import JobEnd
+from compactor.spark.submitter import JobName
 from compactor.storage.base import Storage
 from compactor.storage.location import join
 from compactor.storage.registry import StorageOptions
@@ -154,9 +155,9 @@ class Mailbox:
         self._write(f"request-{number:05d}", (step, function, list(tasks)))
         self._say(f"asked-{number:05d}")
 
-    def answer(self, number: int) -> Answers:
+    def answer(self, number: int) -> JobEnd:
         """Read a complete answer. Raises CompactorError when this compaction's driver didn't write it."""
-        found: Answers = self._read(f"answer-{number:05d}")
+        found: JobEnd = self._read(f"answer-{number:05d}")
         return found
 
     def end(self) -> None:
@@ -184,7 +185,7 @@ class Mailbox:
         """Say which percentage of the tasks is done. Raises CancelledError when the compaction was given up."""
         self._say(f"part-{number:05d}-{percent}")
 
-    def reply(self, number: int, answer: Answers) -> None:
+    def reply(self, number: int, answer: JobEnd) -> None:
         """Leave an answer. Raises CancelledError when the compaction was given up."""
         self._write(f"answer-{number:05d}", answer)
         self._say(f"answered-{number:05d}")

@@ -28,8 +28,9 @@ from compactor.spark.application.mailbox import DIRECTORY, Assignment, Mailbox, 
 from compactor.spark.application.orphans import YARN_ID, by_keytab, end_group, end_on_yarn, end_processes
 from compactor.spark.code_identity import code
 from compactor.spark.java import require_java, telling_line
+from compactor.spark.results import JobEnd
 from compactor.spark.site import require_no_connect
-from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner
+from compactor.spark.submitter import BrokenDownError, Failed, JobName, Runner
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
 from compactor.storage.registry import StorageOptions, storage_for
@@ -75,9 +76,11 @@ class ApplicationSubmitter(Runner):
 
     Args:
         settings: `spark.*` says where and how.
+        failed: see `Runner`.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, failed: Failed = lambda _: None) -> None:
+        super().__init__(failed)
         code()  # before an upgrade may replace the files that this process has loaded
         self._settings = settings.spark
         self._options = StorageOptions.of(settings)
@@ -92,7 +95,7 @@ class ApplicationSubmitter(Runner):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> Answers:
+    ) -> JobEnd:
         try:
             application = self._running.get(job.key) or self._start(job)
             application.asked += 1

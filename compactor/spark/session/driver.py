@@ -14,7 +14,7 @@ They say tuples to each other, over a connection that pickles them. A job has a 
                  not-started, why              the session can't be started, in one line; the driver ends
                  alive                         the JVM has answered just now
                  progress, number, share       of the job's tasks that are finished, 0 to 1
-                 done, number, answers         the job has ended (`submitter.Answers`)
+                 done, number, end             the job has ended (`results.JobEnd`)
 """
 
 import contextlib
@@ -33,7 +33,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from compactor.spark.code_identity import require_code
-from compactor.spark.jobs import POLL_SECONDS, SparkJob, executor_check, first_line
+from compactor.spark.jobs import POLL_SECONDS, SparkJob, executor_check, first_line, why_failed
+from compactor.spark.results import JobEnd
 
 ASK_SECONDS: Final = 30.0
 
@@ -86,7 +87,7 @@ class SessionDriver:
         check = executor_check(self._context, self._conf.get("spark.app.name") or "compactor", self._code)
         while not check.wait(ASK_SECONDS):
             self._end_without_session()
-        return check.why_failed
+        return why_failed(check.end())
 
     def _listen(self) -> None:
         """
@@ -125,15 +126,13 @@ class SessionDriver:
         while not job.wait(POLL_SECONDS):
             if (share := job.share_done()) is not None:
                 self._send("progress", number, share)
-        if job.error is not None:
-            why = first_line(job.error)
+        end = job.end()
+        if end.why is not None:
             self._end_without_session()
-            self._send("done", number, why)
-        else:
-            try:
-                self._send("done", number, job.results)
-            except Exception as error:
-                self._send("done", number, f"its results can't be sent: {first_line(error)}")
+        try:
+            self._send("done", number, end)
+        except Exception as error:
+            self._send("done", number, JobEnd(why=f"its results can't be sent: {first_line(error)}"))
         del self._jobs[number]
 
     def _end_without_session(self) -> None:

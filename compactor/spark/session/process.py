@@ -34,9 +34,10 @@ from compactor.spark.application.orphans import by_keytab, end_on_yarn
 from compactor.spark.code_identity import code
 from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, log_to_stderr, without_contradiction
 from compactor.spark.java import require_java
+from compactor.spark.results import JobEnd
 from compactor.spark.session.printed import messages, says_something
 from compactor.spark.site import classic, overridden, site_python, without_variables
-from compactor.spark.submitter import Answers, JobName
+from compactor.spark.submitter import JobName
 from compactor.storage.registry import configured
 
 _log = get_logger(__name__)
@@ -92,7 +93,7 @@ class _Call:
 
     ended: threading.Event = field(default_factory=threading.Event)
     share: float = 0.0
-    answers: Answers | None = None
+    end: JobEnd | None = None
 
 
 class DriverProcess:
@@ -174,7 +175,7 @@ class DriverProcess:
         tasks: Sequence[Any],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> Answers:
+    ) -> JobEnd:
         """
         Run a job.
 
@@ -196,9 +197,9 @@ class DriverProcess:
                 progress(call.share)
         finally:
             del self._calls[number]
-        if call.answers is None:
+        if call.end is None:
             raise DriverEndedError
-        return call.answers
+        return call.end
 
     def give_up(self, why: str) -> None:
         """End a start without waiting for it; nothing happens when it is settled already."""
@@ -287,8 +288,8 @@ class DriverProcess:
                 self._settle(self._cannot(why))
             case "progress", number, share if (call := self._calls.get(number)) is not None:
                 call.share = share
-            case "done", number, answers if (call := self._calls.get(number)) is not None:
-                call.answers = answers
+            case "done", number, end if (call := self._calls.get(number)) is not None:
+                call.end = end
                 call.ended.set()
 
     def _cannot(self, why: str) -> str:

@@ -18,8 +18,9 @@ from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
 from compactor.spark.code_identity import code
+from compactor.spark.results import JobEnd
 from compactor.spark.session.process import POLL_SECONDS, DriverEndedError, DriverProcess
-from compactor.spark.submitter import Answers, BrokenDownError, JobName, Runner, SessionEndedError
+from compactor.spark.submitter import BrokenDownError, Failed, JobName, Runner, SessionEndedError
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -57,9 +58,11 @@ class SparkSubmitter(Runner):
 
     Args:
         settings: `spark.*` says where and how.
+        failed: see `Runner`.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, failed: Failed = lambda _: None) -> None:
+        super().__init__(failed)
         code()  # before an upgrade may replace the files that this process has loaded
         self._settings = settings.spark
         self._name = f"{settings.host_name}-compactor"
@@ -74,7 +77,7 @@ class SparkSubmitter(Runner):
         tasks: Sequence[Given],
         progress: Callable[[float], None],
         cancelled: Callable[[], bool],
-    ) -> Answers:
+    ) -> JobEnd:
         shared = self._enter(job, cancelled)
         try:
             return shared.driver.run(job, function, tasks, progress, cancelled)

@@ -18,6 +18,7 @@ from typing import Any, Final
 from compactor.errors import CompactorError, RefusedError
 from compactor.log import get_logger
 from compactor.reasons import Reason
+from compactor.shared import Freshness
 from compactor.storage.base import Room
 from compactor.storage.hdfs.client import FileDefaults
 from compactor.storage.hdfs.failures import explained
@@ -31,18 +32,13 @@ _REPLICATION: Final = 3
 _BLOCK: Final = 128 << 20
 _COUNTED: Final = 1_000_000
 """Above a directory with more names than this, no directory is asked."""
-_FRESH_SECONDS: Final = 60.0
+_CHANGING: Final = Freshness(60.0, times=200, most=3600.0)
 """
-How long an answer is kept that each new file changes: what a quota leaves, and what is below the directory itself.
+Of an answer that each new file changes: what a quota leaves, and what is below the directory itself. Counting takes
+half a percent of the NameNode's time at most.
 """
-_KEPT_SECONDS: Final = 600.0
-"""How long an answer is kept that only a user's action changes: a directory above has no quota, or is private."""
-_LONGEST_SECONDS: Final = 3600.0
-_SHARE: Final = 200
-"""
-A count isn't repeated before this many times its duration: counting takes half a percent of the NameNode's time at
-most.
-"""
+_LASTING: Final = Freshness(600.0, times=200, most=3600.0)
+"""Of an answer that only a user's action changes: a directory above has no quota, or is private."""
 
 
 class Quotas:
@@ -120,8 +116,7 @@ class Quotas:
             else:
                 lasting = min(found.quota, found.space_quota) >= _UNLIMITED
             now = self._clock()
-            least = _KEPT_SECONDS if lasting and not itself else _FRESH_SECONDS
-            until = now + min(_LONGEST_SECONDS, max(least, _SHARE * (now - began)))
+            until = now + (_LASTING if lasting and not itself else _CHANGING).seconds(now - began)
             with self._lock:
                 fresh = {name: count for name, count in self._counts.items() if now < count[0]}
                 self._counts = fresh | {directory: (until, found)}

@@ -8,22 +8,6 @@ from compactor.cli import units
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (8 << 20, "8.0 MiB"),
-        (3 << 50, "3.0 PiB"),
-        (5 << 60, "5120.0 PiB"),
-    ],
-)
-def test_size(count, text):
-    """Sizes are in binary units with one digit."""
-    assert units.size(count) == text
-
-
-@pytest.mark.parametrize(
     ("value", "text"),
     [
         (-1, "0 s"),

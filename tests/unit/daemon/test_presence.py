@@ -1,8 +1,10 @@
 """What the metrics show of this daemon among the others."""
 
+import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +14,11 @@ from compactor.coordination import Alone, Member, Role, SeenMember, not_led
 from compactor.coordination.model import HELD, NOT_READY, SETTINGS
 from compactor.coordination.sql.coordinator import DatabaseCoordinator
 from compactor.daemon import presence as daemon_presence
+from compactor.daemon.loops import make_loops
 from compactor.daemon.presence import Board, Presence, describe, show
 from compactor.errors import CompactorError, UnreachableError
+from compactor.metrics import Metrics
+from compactor.roles import steps
 from compactor.roles.pauses import workers_of
 from compactor.status.readiness import Readiness
 
@@ -141,3 +146,24 @@ def test_a_role_that_nobody_leads_is_logged_once(world, monkeypatch):
     assert logged() == [("role.led", "initiator", None)]
     roles = None
     assert logged() == [("role.not_led", role.value, "it can't be told: none doesn't answer") for role in Role]
+
+
+def test_a_step_is_shown_at_the_loop_that_it_belongs_to():
+    """A cleaning has a thread of its own, and is the Cleaner's; any other step is that of the loop whose thread it is."""
+    board = Board()
+    for thread, step in (("worker-1", steps.WORKER_LISTED), ("anything", steps.CLEANER_DELETED)):
+        noting = threading.Thread(target=board.note, args=(step, "db.t"), name=thread)
+        noting.start()
+        noting.join()
+    for name, step in (("worker-1", steps.WORKER_LISTED), ("cleaner", steps.CLEANER_DELETED), ("worker-2", None)):
+        assert board.activity(SimpleNamespace(name=name, busy=True)).step == step
+
+
+def test_only_what_needs_the_coordinator_is_silent_while_it_can_not_be_used(world):
+    """The coordinator says once why it can't be used. The other daemons are told of the loops of roles."""
+    loops, _ = make_loops(world.services, Metrics(), Board(), lambda: None)
+    world.services.coordinator = SimpleNamespace(why_not_start=lambda: "ZooKeeper is away")
+    assert {name for name, loop in loops.items() if loop._told()} == {"control", "members"}
+    workers = {name for name, loop in loops.items() if loop.role == "worker"}
+    assert workers
+    assert set(loops["members"]._run_once.__self__._shown) == {"initiator", "cleaner", "housekeeper", *workers}

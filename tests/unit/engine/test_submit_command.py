@@ -193,6 +193,7 @@ def test_executors_of_a_session_on_yarn_go_when_idle():
         found["spark.dynamicAllocation.enabled"] == found["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
     )
     assert found["spark.dynamicAllocation.minExecutors"] == "0"
+    assert "spark.dynamicAllocation.maxExecutors" not in found  # the site's own default counts
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,7 @@ from compactor.engine import full_acid
 from compactor.engine.digest_note import read_note
 from compactor.engine.results import RowCounts
 from compactor.engine.tasks.delete_windows import Written
-from compactor.engine.tasks.specs import work_of
 from compactor.engine.verify.result import _verify_tasks
-from compactor.engine.verify.stripes import VerifyTask
 from compactor.errors import CompactorError, VerificationError
 from compactor.orc import recode
 from compactor.orc.format.tail import read_tail
@@ -156,7 +154,7 @@ def test_a_flipped_byte_in_a_copied_stripe(warehouse, table):
 def test_deletes_that_were_not_applied(warehouse, table, monkeypatch):
     """Recoded stripes are read again and held against the delete events."""
     with monkeypatch.context() as patched:
-        patched.setattr("compactor.engine.tasks.buckets._Files._applied_events", lambda self, span: None)
+        patched.setattr("compactor.engine.tasks.buckets._Files._applied_events", lambda *_: None)
         attempt = staged(warehouse, table)
     assert "holds deleted rows" in refused(attempt)
 
@@ -417,32 +415,32 @@ def test_only_verification_makes_what_can_be_published():
     assert [str(path.relative_to(package)) for path in makers] == ["engine/verify/result.py"]
 
 
-def test_a_check_of_some_stripes_is_sent_what_it_needs(warehouse, table):
-    """Not the whole bucket: thousands of stripes make hundreds of tasks."""
+def test_a_check_of_some_stripes_is_sent_what_it_needs(warehouse, table, monkeypatch):
+    """What the checks of a file share goes once beside the job's function: thousands of stripes make hundreds of tasks."""
+    monkeypatch.setattr("compactor.engine.verify.result.STRIPES_PER_TASK", 1)
     attempt = staged(warehouse, table)
     (file,) = attempt.staged.files
-    (output,) = attempt.staged.plan.outputs
-    (bucket,) = output.buckets
-    work = work_of(attempt.staged.plan, output, bucket, "/t", digests=True)
-    whole = VerifyTask.of(work, file, "/t/f")
-    parts = whole.parts(1)
-    assert [part.start for part in parts] == list(range(whole.count))
-    assert sum((part.origins for part in parts), ()) == whole.origins
-    for part in parts:
-        assert part.work.bucket.segments == ()
-        needed = {origin.path for origin in part.origins if origin.path is not None} | set(bucket.deletes)
-        assert {one.path for one in part.work.inputs} == needed
+    ((bucket,),) = (output.buckets for output in attempt.staged.plan.outputs)
+    shared, tasks = _verify_tasks(attempt.staged, attempt.compaction._staging)
+    assert len(tasks) > 1
+    assert [task.start for task in tasks] == list(range(len(tasks)))
+    assert [(origin.path, origin.stripe) for task in tasks for origin in task.origins] == [
+        (origin.path, origin.stripe) for origin in file.origins for _ in range(origin.count)
+    ]
+    assert {task.check for task in tasks} == {0}
+    check = shared.file(0)
+    assert check.count == len(tasks)
+    assert check.work.bucket == replace(bucket, segments=())
+    needed = {origin.path for origin in file.origins if origin.path is not None} | set(bucket.deletes)
+    assert needed <= {one.path for one in check.work.inputs}
 
 
 def test_each_file_is_checked_as_one_of_its_directory(warehouse, table):
     """A minor compaction makes two, with files of the same names."""
     attempt = staged(warehouse, table, CompactionKind.MINOR)
     staging = SimpleNamespace(tasks="/t", place=lambda directory, name: f"/{directory}/{name}")
-    checked = {
-        task.path: (task.work.directory, task.work.kind)
-        for file in attempt.staged.files
-        for task in _verify_tasks(attempt.staged.plan, file, staging)
-    }
+    _, tasks = _verify_tasks(attempt.staged, staging)
+    checked = {task.check.path: (task.check.work.directory, task.check.work.kind) for task in tasks}
     files = {f"/{file.directory}/{file.name}": (file.directory, file.kind) for file in attempt.staged.files}
     assert len(files) == 2
     assert checked == files

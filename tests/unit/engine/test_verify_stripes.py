@@ -27,7 +27,8 @@ def check(kind=DirKind.BASE, *, tail=None):
     made._name = "base_8/bucket_00003"
     made._deletes = kind is DirKind.DELETE_DELTA
     made._aborted = np.array([ABORTED], dtype=np.int64)
-    made._task = SimpleNamespace(work=SimpleNamespace(write_ids=(LOW, HIGH)), file=SimpleNamespace(bucket=3, kind=kind))
+    work, file = SimpleNamespace(write_ids=(LOW, HIGH)), SimpleNamespace(bucket=3, kind=kind)
+    made._check, made._task = SimpleNamespace(work=work, file=file), SimpleNamespace()
     made._tail = tail
     return made
 
@@ -337,15 +338,15 @@ def test_each_word_of_a_files_tail_is_judged(monkeypatch, changes, said):
             found.counts = found.counts[::-1]
         judge = check(kind, tail=found)
         judge._output = SimpleNamespace(row=ROW, compression=Compression.ZLIB, stride=10_000)
-        judge._task.count = 2
-        judge._task.file = SimpleNamespace(rows=SimpleNamespace(written=10), length=99, digest=READ)
+        judge._check.count = 2
+        judge._check.file = SimpleNamespace(rows=SimpleNamespace(written=10), length=99, digest=READ)
         monkeypatch.setattr(stripes, "acid_stats", lambda tail: tail.counts)
         monkeypatch.setattr(stripes, "read_note", lambda metadata: metadata.get("note"))
         monkeypatch.setattr(judge.__class__, "_file_statistics", lambda self: judged.append(self._tail))
         if said is None:
             judge.tail_of_file()
             assert judged[-1] is found
-            judge._task.file.digest, found.user_metadata = SimpleNamespace(rows=0), {"hive.acid.version": b"2"}
+            judge._check.file.digest, found.user_metadata = SimpleNamespace(rows=0), {"hive.acid.version": b"2"}
             judge.tail_of_file()
         else:
             with pytest.raises(VerificationError, match=said):

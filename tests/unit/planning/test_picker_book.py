@@ -11,8 +11,10 @@ from compactor.acid.snapshot import AcidState, resolve
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import UsageError
 from compactor.planning.included import included
-from compactor.planning.picker import Pick, PickInput, Skip, Thresholds, auto_compaction_off, pick, thresholds_for
+from compactor.planning.picker import Pick, PickInput, Skip, auto_compaction_off, pick, thresholds_for
 from compactor.reasons import Reason
+from compactor.roles.initiator.rules import thresholds_from
+from compactor.settings import ThresholdSettings
 from tests.casebook import Case, cases, check, listing
 
 BOOK = "picker.txt"
@@ -41,7 +43,7 @@ def facts(options: dict[str, str], found: Listing, txns: ValidTxnList) -> PickIn
     state = resolve(
         found, CompactorWriteIdList.from_reader(reader), txns if layout is LayoutVersion.HIVE_4 else None, layout
     )
-    defaults = Thresholds()
+    defaults = thresholds_from(ThresholdSettings())
     defaults = replace(
         defaults,
         delta_count=int(options.get("count", defaults.delta_count)),

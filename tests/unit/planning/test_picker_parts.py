@@ -1,5 +1,7 @@
 """What the picker is made of: inclusion, enough, equal ranges, scores, properties."""
 
+from dataclasses import replace
+
 import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
@@ -9,8 +11,12 @@ from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWr
 from compactor.errors import UsageError
 from compactor.planning.included import aborted_inside, enough, included, left_below, overlap, same_range, stranded
 from compactor.planning.picker import OPENING_BYTES, Pick, PickInput, pick, score
-from compactor.planning.thresholds import Thresholds, auto_compaction_off, cleanup_off, look_up, quarantine_hours
+from compactor.planning.thresholds import auto_compaction_off, cleanup_off, look_up, quarantine_hours
+from compactor.roles.initiator.rules import thresholds_from
+from compactor.settings import ThresholdSettings
 from tests.casebook import listing
+
+DEFAULTS = thresholds_from(ThresholdSettings())
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
 
@@ -259,11 +265,11 @@ def test_a_part_is_told_by_what_it_left_below(entries, by_name, by_range):
 @pytest.mark.parametrize(
     ("limits", "excess"),
     [
-        (Thresholds(delta_count=10, delta_ratio=4), 2),
-        (Thresholds(delta_count=10, delta_ratio=0.25), 8),
-        (Thresholds(delta_count=1, delta_ratio=0.25), 20),
-        (Thresholds(delta_count=0, delta_ratio=0), 20),
-        (Thresholds(delta_count=-5, delta_ratio=-1), 20),
+        (replace(DEFAULTS, delta_count=10, delta_ratio=4), 2),
+        (replace(DEFAULTS, delta_count=10, delta_ratio=0.25), 8),
+        (replace(DEFAULTS, delta_count=1, delta_ratio=0.25), 20),
+        (replace(DEFAULTS, delta_count=0, delta_ratio=0), 20),
+        (replace(DEFAULTS, delta_count=-5, delta_ratio=-1), 20),
     ],
 )
 def test_the_excess_is_that_of_the_threshold_passed_farthest(limits, excess):
@@ -277,7 +283,7 @@ def test_the_excess_is_that_of_the_threshold_passed_farthest(limits, excess):
 def test_without_a_base_the_ratio_is_no_measure():
     """Twenty deltas alone pass the count twofold, however low the threshold of the ratio is."""
     deltas = " ".join(f"delta_{number}_{number}/ 10M" for number in range(6, 26))
-    limits = Thresholds(delta_count=10, delta_ratio=0.1)
+    limits = replace(DEFAULTS, delta_count=10, delta_ratio=0.1)
     picked = pick(PickInput(state(deltas), False, LayoutVersion.HIVE_4, limits))
     assert isinstance(picked, Pick)
     assert picked.excess == pytest.approx(2)
@@ -309,7 +315,7 @@ def test_aborts_count_as_far_as_their_rows_lie_among_others(count, age_hours, ex
         LayoutVersion.HIVE_4,
     )
     age_ms = None if age_hours is None else age_hours * 3_600_000
-    limits = Thresholds(aborted_count=2)
+    limits = replace(DEFAULTS, aborted_count=2)
     picked = pick(PickInput(found, False, LayoutVersion.HIVE_4, limits, count, age_ms))
     assert isinstance(picked, Pick)
     assert picked.excess == pytest.approx(excess)

@@ -770,7 +770,7 @@ def result_of(sources, sizes):
 @given(stripe_sources())
 def test_what_a_compaction_leaves_the_next_one_copies(sources):
     """Nothing came between: not one stripe is decoded again."""
-    sizes = Sizes(chunk=2 * STRIPE)
+    sizes = Sizes(8 * MIB, 2 * STRIPE)
     again = segments([result_of(sources, sizes)], sizes)
     assert all(segment.action is Action.COPY for segment in again)
 
@@ -778,7 +778,7 @@ def test_what_a_compaction_leaves_the_next_one_copies(sources):
 @given(stripe_sources(), st.data())
 def test_one_deleted_row_costs_one_stripe(sources, data):
     """After a compaction, a delete that hits one stripe has that stripe decoded, and small ones beside it at most."""
-    sizes = Sizes(chunk=2 * STRIPE)
+    sizes = Sizes(8 * MIB, 2 * STRIPE)
     made = result_of(sources, sizes)
     if not made.facts.stripes:
         return
@@ -799,7 +799,7 @@ def test_small_inserts_are_written_again_a_few_times_only(inserts):
     """
     A compaction after each insert: bytes are encoded anew as often as they can grow by half, and small stripes stay few.
     """
-    sizes, base, written = Sizes(chunk=2 * STRIPE), SegmentSource(*empty_base()), 0
+    sizes, base, written = Sizes(8 * MIB, 2 * STRIPE), SegmentSource(*empty_base()), 0
     for number, size in enumerate(inserts):
         key = RowKey(100 + number, encode(0, 0), 0)
         ids = ((key.write_id,) * 2, (key.bucket,) * 2, (key.write_id,) * 2, (0, 0))

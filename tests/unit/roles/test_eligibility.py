@@ -39,13 +39,13 @@ from compactor.metastore.model import (
 from compactor.planning.eligibility import REPLICATION_PENDING, why_not, why_nowhere
 from compactor.planning.facts import NOT_STORED
 from compactor.planning.insert_only.formats import TEXT_INPUT
-from compactor.planning.picker import Skip, Thresholds
+from compactor.planning.picker import Skip
 from compactor.reasons import Reason
 from compactor.roles import eligibility, replication
 from compactor.roles.eligibility import judge_all
-from compactor.roles.initiator.rules import TableRules
+from compactor.roles.initiator.rules import TableRules, thresholds_from
 from compactor.roles.worker.entry_facts import look_up
-from compactor.settings import ReaderSettings
+from compactor.settings import ReaderSettings, ThresholdSettings
 from compactor.status.daemons import Daemons
 from compactor.status.judging import Found, judge, why_ineligible
 from tests.unit.roles.test_places import move, move_partition
@@ -198,13 +198,14 @@ def test_all_five_agree(stubs, table, partition, kind, layout, places):  # noqa:
 
     (skip,) = judge_all(places, [place], layout)
     candidate = Candidate(entity)
-    rules = TableRules.of(table, Thresholds(), layout)
+    limits = thresholds_from(ThresholdSettings())
+    rules = TableRules.of(table, limits, layout)
     initiated = judged(rules.skip(candidate, skip) or linked(places))
     state = resolve(Listing((), ()), CompactorWriteIdList("db.t", 0), None, layout)
     moment = SimpleNamespace(snapshot=SimpleNamespace(layout=layout), now_ms=0, oldest_open_ms=None)
     found = Found(table, partition)
     explained = judged(
-        judge(found, state, candidate, moment, Thresholds(), ineligible=why_ineligible(places, [found], layout)[0])
+        judge(found, state, candidate, moment, limits, ineligible=why_ineligible(places, [found], layout)[0])
     )
     assert initiated == explained
     if initiated is None and asked is not None:

@@ -33,12 +33,13 @@ from compactor.planning.picker import Pick, Skip
 from compactor.reasons import Reason
 from compactor.status.judging import Found
 from compactor.status.partition import Inspection, inspect, partition_records
+from compactor.words import binary_units
 
 PARTITION_COLUMNS = (
     OutputColumn("partition", "PARTITION"),
     OutputColumn("directories", "READS", right=True, show=units.number),
     OutputColumn("files", "FILES", right=True, show=units.number),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "SIZE", right=True, show=binary_units),
     OutputColumn("due", "DUE"),
     OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}"),
     OutputColumn("explanation", "WHY", folds=24),

@@ -22,13 +22,13 @@ from compactor.cli.naming.many import chosen
 from compactor.cli.options import file_to_write
 from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.survey import SMALL_FILE, Survey, Surveyed, listed, worst
 from compactor.control.configured import Configured
 from compactor.errors import CompactorError, SettingsError
 from compactor.metastore.candidates import Initiating
 from compactor.metastore.txn.transactions import Transactions
 from compactor.planning.picker import Pick
-from compactor.words import instant, plural
+from compactor.status.survey import SMALL_FILE, Survey, Surveyed, listed, worst
+from compactor.words import binary_units, instant, plural
 
 WORST_COLUMNS = (
     OutputColumn("entity", "TABLE"),
@@ -36,8 +36,8 @@ WORST_COLUMNS = (
     OutputColumn("score", "SCORE", right=True, show=lambda value: f"{float(str(value)):.2f}", less=5),
     OutputColumn("files", "FILES NOW", right=True, show=units.number),
     OutputColumn("files_after", "THEN", right=True, show=units.number, less=2),
-    OutputColumn("bytes", "SIZE", right=True, show=units.size, less=3),
-    OutputColumn("recoded_bytes", "WRITTEN ANEW", right=True, show=units.size, less=6),
+    OutputColumn("bytes", "SIZE", right=True, show=binary_units, less=3),
+    OutputColumn("recoded_bytes", "WRITTEN ANEW", right=True, show=binary_units, less=6),
     OutputColumn("seconds", "TAKES", right=True, show=lambda value: units.about(float(str(value))), less=4),
     OutputColumn("explanation", "WHY", folds=24),
 )
@@ -67,7 +67,9 @@ def report(session: Session, *, target: str, page: Path | None) -> None:
         raise SettingsError(f"--html {page} can't be written: {page.parent} isn't there, or may not be written to")
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:
-        surveyed = Survey(session, among, listed(tell, len(among))).judged()
+        surveyed = Survey(
+            session.database(), session.settings, session.places, among, listed(tell, len(among))
+        ).judged()
         first = worst(surveyed, _WORST)
         records = []
         for one, pick in first:
@@ -103,7 +105,7 @@ def _summary(session: Session, surveyed: Sequence[Surveyed]) -> dict[str, object
         "left_alone": sum(
             not included(*name) for name in {(one.found.table.database, one.found.table.name) for one in surveyed}
         ),
-        "unreadable": sum(bool(one.why_not) for one in surveyed),
+        "unreadable": sum(one.error is not None for one in surveyed),
         "directories": sum(one.directories for one in read),
         "files": sum(one.files for one in read),
         "small_files": sum(one.small_files for one in surveyed),
@@ -146,12 +148,12 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
     """The summary in words."""
     due = document["due_minor"] + document["due_major"]
     places = f"{plural(document['tables'], 'table')}, {plural(document['partitions'], 'directory', 'directories')}"
-    opened = f"{plural(document['files'], 'file')} of {units.size(document['bytes'])}"
+    opened = f"{plural(document['files'], 'file')} of {binary_units(document['bytes'])}"
     found = [
         f"{places}: queries open {opened} in {plural(document['directories'], 'base or delta', 'bases and deltas')}",
-        f"{plural(document['small_files'], 'file')} below {units.size(SMALL_FILE)}",
+        f"{plural(document['small_files'], 'file')} below {binary_units(SMALL_FILE)}",
         f"{plural(due, 'compaction')} due ({document['due_major']:,} major, {document['due_minor']:,} minor)",
-        f"{units.size(document['obsolete_bytes'])} that no query reads any more wait for cleaning"
+        f"{binary_units(document['obsolete_bytes'])} that no query reads any more wait for cleaning"
         + ("; compactor why says for what" if document["obsolete_bytes"] else ""),
         f"{plural(document['aborted'], 'write')} of aborted transactions",
         plural(document["open_transactions"], "open transaction")
@@ -188,8 +190,8 @@ def as_page(document: Mapping[str, Any]) -> str:
             html.escape(str(record["entity"])),
             html.escape(str(record["kind"])),
             bars,
-            units.size(record["bytes"]),
-            "?" if record["recoded_bytes"] is None else units.size(record["recoded_bytes"]),
+            binary_units(record["bytes"]),
+            "?" if record["recoded_bytes"] is None else binary_units(record["recoded_bytes"]),
             "?" if record["seconds"] is None else units.about(record["seconds"]),
             html.escape(str(record["refused"] or record["explanation"])),
         )

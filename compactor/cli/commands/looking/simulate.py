@@ -15,7 +15,6 @@ from compactor.cli.commands.queueing.queue import work_on
 from compactor.cli.naming.many import chosen
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.survey import Survey, Surveyed, listed
 from compactor.errors import UsageError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
@@ -23,7 +22,8 @@ from compactor.planning.picker import Pick
 from compactor.roles.initiator.rules import thresholds_from
 from compactor.settings import ThresholdSettings
 from compactor.status.records import Pace, paces
-from compactor.words import plural
+from compactor.status.survey import Survey, Surveyed, listed
+from compactor.words import binary_units, plural
 
 _KEY: Final = "initiator.thresholds."
 _LATEST: Final = 1000
@@ -38,7 +38,7 @@ SIMULATED_COLUMNS = (
     OutputColumn("thresholds", "THRESHOLDS", folds=16),
     OutputColumn("due_major", "MAJOR", right=True, show=units.number),
     OutputColumn("due_minor", "MINOR", right=True, show=units.number),
-    OutputColumn("bytes", "THEIR SIZE", right=True, show=units.size),
+    OutputColumn("bytes", "THEIR SIZE", right=True, show=binary_units),
     OutputColumn("files", "FILES", right=True, show=units.number),
     OutputColumn("worker_hours", "OF A WORKER", right=True, show=_duration, less=1),
     OutputColumn("more", "MORE", right=True, show=units.number),
@@ -81,7 +81,7 @@ def simulate(session: Session, *, target: str, changes: dict[str, str]) -> None:
         raise UsageError(f"--set: {given}: not a number, or one that the threshold may not have") from None
     among = chosen(session, target, None)
     with session.output.busy(f"listing {plural(len(among), 'directory', 'directories')}") as tell:
-        survey = Survey(session, among, listed(tell, len(among)))
+        survey = Survey(session.database(), session.settings, session.places, among, listed(tell, len(among)))
     before, after = survey.judged(), survey.judged(thresholds_from(other))
     said = ", ".join(f"{key} {value}" for key, value in changes.items())
     known = _paces(session)

@@ -15,7 +15,7 @@ from compactor.cli.output import OutputColumn, Record, View, part_of_picture
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.control.judge import shortened
 from compactor.status.overview import Overview
-from compactor.words import plural
+from compactor.words import binary_units, plural
 
 COLUMNS = (
     OutputColumn("what", "WHAT"),
@@ -101,8 +101,8 @@ def sentences(document: Mapping[str, Any]) -> Iterator[str]:
         for key in ("succeeded", "refused", "failed", "aborted", "did_not_initiate")
         if day[key] or key in {"succeeded", "failed"}
     )
-    kept = f", {units.size(day['quarantined_bytes'])} in quarantine" if day["quarantined_bytes"] else ""
-    yield f"last 24 h: {ended}; {units.size(day['freed_bytes'])} freed{kept}"
+    kept = f", {binary_units(day['quarantined_bytes'])} in quarantine" if day["quarantined_bytes"] else ""
+    yield f"last 24 h: {ended}; {binary_units(day['freed_bytes'])} freed{kept}"
     oldest = document["oldest_open_ms"]
     age = "" if oldest is None else f", the oldest for {units.milliseconds(oldest)}"
     yield f"{plural(document['open_transactions'], 'open transaction')}{age}"

@@ -15,7 +15,6 @@ from compactor.cli import completing, control_records, units
 from compactor.cli.naming.filters import METAVAR, places, watch_option, watched
 from compactor.cli.output import OutputColumn, View
 from compactor.cli.session import Command, Session, pass_session
-from compactor.cli.views.survey import LISTED_AT_ONCE
 from compactor.errors import RefusedError, UnreachableError
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.clean.aborts import Aborts
@@ -26,8 +25,9 @@ from compactor.metastore.model import Entity, QueueState
 from compactor.status.causes import Hindrances, cause_records, causes_of, put_off, ties
 from compactor.status.daemons import Daemons
 from compactor.status.judging import CatalogMoment, Found, look
+from compactor.status.survey import LISTED_AT_ONCE
 from compactor.storage.registry import storage_for
-from compactor.words import plural
+from compactor.words import binary_units, plural
 
 COLUMNS = (
     OutputColumn("holds", "HOLDS BACK"),
@@ -35,7 +35,7 @@ COLUMNS = (
     OutputColumn("cause", "BECAUSE", folds=24),
     OutputColumn("entries", "ENTRIES", right=True, show=units.number),
     OutputColumn("tables", "TABLES", right=True, show=units.number),
-    OutputColumn("bytes", "BYTES", right=True, show=units.size),
+    OutputColumn("bytes", "BYTES", right=True, show=binary_units),
     OutputColumn("since_ms", "LONGEST", right=True, show=units.milliseconds),
     OutputColumn("example", "SUCH AS"),
     OutputColumn("remedy", "WHAT ENDS IT", folds=24),

@@ -16,8 +16,6 @@ from compactor.cli.naming.target import parse_target
 from compactor.cli.options import POLL_SECONDS, request_options, wait_options
 from compactor.cli.output import OutputColumn, Record, View
 from compactor.cli.session import Code, Command, Session, pass_session
-from compactor.cli.views.survey import Survey
-from compactor.cli.views.survey import worst as most_in_need
 from compactor.control import Subject
 from compactor.control.waits import Wait
 from compactor.errors import CompactorError, UsageError
@@ -33,6 +31,8 @@ from compactor.roles.pauses import pool_of
 from compactor.status.daemons import Daemons
 from compactor.status.judging import Found, why_ineligible
 from compactor.status.records import achieved, history_record
+from compactor.status.survey import Survey
+from compactor.status.survey import worst as most_in_need
 from compactor.words import plural
 
 OUTCOMES = {QueueState.READY_FOR_CLEANING: Code.DONE, QueueState.SUCCEEDED: Code.DONE, QueueState.REFUSED: Code.REFUSED}
@@ -117,24 +117,51 @@ def enqueue(
         pool=pool or pool_of(found.table),
         initiator_id=f"{session.settings.host_name}-manual",
     )
-    entry = Queue(database).entry(asked.id)
-    waits, standing = None if entry is None else daemons.wait(entry), None if asked.accepted else entry
+    return show_asked(session, found, CompactionKind(kind), asked, daemons, warnings, wait=wait, timeout=timeout)
+
+
+def show_asked(  # noqa: PLR0917 - what is known of it
+    session: Session,
+    found: Found,
+    kind: CompactionKind,
+    asked: Enqueued,
+    daemons: Daemons,
+    warnings: Sequence[str],
+    *,
+    wait: bool,
+    timeout: float | None,
+) -> int:
+    """
+    Show the queue's answer to one request and what its entry waits for, or with `wait` what came of it; returns the exit
+    code.
+
+    Raises:
+        CompactorError: it hasn't ended after `timeout` seconds, or is gone.
+    """
+    entry = Queue(session.database()).entry(asked.id)
+    waits = None if entry is None else say_wait(session, daemons, entry)
     session.close()  # frees an embedded database for the daemon during the wait
+    if wait:
+        return _show_end(session, found, asked, timeout, warnings)
+    record = {
+        **_asked_record(found.entity, (kind if entry is None else entry.kind).value, asked),
+        "waits": waits.reason if waits else None,
+        "waits_because": waits.sentence if waits else None,
+        "warnings": list(warnings),
+    }
+    session.output.show(View(COLUMNS, [record], document=record))
+    return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
+
+
+def say_wait(session: Session, daemons: Daemons, entry: QueueEntry) -> Wait | None:
+    """Print why an entry isn't claimed now, if it waits, and return it."""
+    waits = daemons.wait(entry)
     if waits is not None and waits.reason != Reason.CONTROL_UNKNOWN.value:  # printed with its cause
         session.output.say(f"it waits ({waits.reason}): {waits.sentence}")
-    if not wait:
-        record = {
-            **asked_record(found.entity, kind if standing is None else standing.kind.value, asked),
-            "waits": waits.reason if waits else None,
-            "waits_because": waits.sentence if waits else None,
-            "warnings": warnings,
-        }
-        session.output.show(View(COLUMNS, [record], document=record))
-        return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
-    return show_end(session, found, asked, timeout, warnings)
+    return waits
 
 
-def asked_record(entity: Entity, kind: str, asked: Enqueued) -> dict[str, object]:
+def _asked_record(entity: Entity, kind: str, asked: Enqueued) -> dict[str, object]:
     """The queue's answer to one request, as a record."""
     return {
         "id": asked.id,
@@ -167,7 +194,7 @@ def _many(
     among = chosen(session, target, where)
     picks = [(found, kind, "") for found in among]
     if worst is not None:
-        due = most_in_need(Survey(session, among).judged(), worst)
+        due = most_in_need(Survey(session.database(), session.settings, session.places, among).judged(), worst)
         picks = [(one.found, pick.kind, pick.explanation) for one, pick in due]
     if (dropped := _dropped(properties)) is not None:
         session.output.say(f"warning: {dropped}")
@@ -223,7 +250,7 @@ def _record(  # noqa: PLR0917 - what is known of it
     if skip is not None:
         record |= {"refused": skip.reason.value, "message": skip.explanation or None}
     if answer is not None:
-        record |= asked_record(entity, kind.value, answer) | {"message": answer.message or None}
+        record |= _asked_record(entity, kind.value, answer) | {"message": answer.message or None}
     if wait is not None:
         record |= {"waits": wait.reason, "waits_because": wait.sentence}
     return record
@@ -252,15 +279,8 @@ def _dropped(properties: dict[str, str]) -> str | None:
     return f"dropped {', '.join(dropped)}: such properties are set by Hive or the daemon only" if dropped else None
 
 
-def show_end(
-    session: Session, found: Found, asked: Enqueued, timeout: float | None, warnings: Sequence[str] = ()
-) -> int:
-    """
-    Wait until a compaction has ended or is ready for cleaning, and show what came of it; returns the exit code.
-
-    Raises:
-        CompactorError: it hasn't ended after `timeout` seconds, or is gone.
-    """
+def _show_end(session: Session, found: Found, asked: Enqueued, timeout: float | None, warnings: Sequence[str]) -> int:
+    """Wait until a compaction has ended or is ready for cleaning, and show what came of it; returns the exit code."""
     if not asked.accepted:
         session.output.say(asked.message)
     entry = _wait(session, found, asked, timeout)

@@ -2,13 +2,11 @@
 
 import click
 
-from compactor.cli import completing
-from compactor.cli.commands.queueing.cancel import COLUMNS
-from compactor.cli.commands.queueing.enqueue import asked_record, show_end
+from compactor.cli import completing, control_records
+from compactor.cli.commands.queueing.enqueue import say_wait, show_asked
 from compactor.cli.naming.lookup import find
 from compactor.cli.naming.target import parse_target
 from compactor.cli.options import wait_options
-from compactor.cli.output import View
 from compactor.cli.session import Code, Command, Session, pass_session
 from compactor.errors import UsageError
 from compactor.metastore.catalog import Catalog
@@ -36,9 +34,14 @@ def retry(session: Session, *, number: int, wait: bool, timeout: float | None) -
     if not isinstance(entry, HistoryEntry) or entry.state is QueueState.SUCCEEDED:
         ended = "has succeeded" if entry.state is QueueState.SUCCEEDED else f"hasn't ended: it is {entry.state.value}"
         session.output.say(f"compaction {number} {ended}")
+        if entry.state is QueueState.INITIATED:
+            say_wait(session, control_records.daemons(session), entry)
         return Code.NOTHING_TO_DO
     found = find(Catalog(database), parse_target(entry.entity.full_name, entry.entity.partition))
     require_eligible(session.places, found.place, database.schema.generation.layout, entry.kind)
+    daemons, warnings = control_records.daemons(session), [] if found.kept is None else [found.kept]
+    for warning in warnings:
+        session.output.say(f"warning: {warning}")
     asked = queue.enqueue(
         entry.entity,
         entry.kind,
@@ -46,10 +49,4 @@ def retry(session: Session, *, number: int, wait: bool, timeout: float | None) -
         pool=entry.pool,
         initiator_id=f"{session.settings.host_name}-manual",
     )
-    if wait:
-        session.close()  # frees an embedded database for the daemon during the wait
-        return show_end(session, found, asked, timeout)
-    standing = None if asked.accepted else queue.entry(asked.id)
-    record = asked_record(entry.entity, (standing or entry).kind.value, asked)
-    session.output.show(View(COLUMNS, [record], document=record))
-    return Code.DONE if asked.accepted else Code.NOTHING_TO_DO
+    return show_asked(session, found, entry.kind, asked, daemons, warnings, wait=wait, timeout=timeout)

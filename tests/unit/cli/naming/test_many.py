@@ -221,7 +221,10 @@ def test_what_ended_badly_is_asked_for_again(shop):
     shop.run("enqueue", "shop.orders", "--type", "minor", "--pool", "night", *asked)
     assert shop.json("queue")[0]["urgency"] == 0
     waits = shop.run("retry", "1")
-    assert (waits.exit_code, waits.stderr) == (3, "compaction 1 hasn't ended: it is initiated\n")
+    assert (waits.exit_code, waits.stderr) == (
+        3,
+        "compaction 1 hasn't ended: it is initiated\nit waits (no-worker): no daemon has workers\n",
+    )
     shop.run("cancel", "1")
     told = shop.json("retry", "1")
     assert told["accepted"] is True

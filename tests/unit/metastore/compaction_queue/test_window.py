@@ -59,7 +59,7 @@ def test_a_reading_grows_old():
     assert window.give(entries.read, everything)[0] == 5
     entries.numbers = [2, 6, 7]
     assert window.give(entries.read, everything)[0] == 6
-    clock.forward(module._FRESH_SECONDS)
+    clock.forward(module._FRESHNESS.least)
     assert window.give(entries.read, everything)[0] == 2
 
 

@@ -1,4 +1,4 @@
-"""The settings' thresholds are the picker's: the same defaults, and each setting sets one of them."""
+"""The settings' thresholds are the picker's: each setting sets one of them."""
 
 import dataclasses
 import re
@@ -14,15 +14,10 @@ from compactor.settings.roles import ThresholdSettings
 REASONS = Path(__file__).parents[4] / "docs" / "reasons.md"
 
 
-def test_defaults_are_the_same():
-    """Code that has no settings goes by the picker's own defaults."""
-    assert thresholds_from(ThresholdSettings()) == Thresholds()
-
-
 @pytest.mark.parametrize("name", ThresholdSettings.model_fields)
 def test_each_setting_sets_a_threshold(name):
     """One that `thresholds_from` forgot would silently do nothing."""
-    default = dataclasses.asdict(Thresholds())
+    default = dataclasses.asdict(thresholds_from(ThresholdSettings()))
     changed = dataclasses.asdict(thresholds_from(ThresholdSettings(**{name: 7})))
     assert [key for key, value in changed.items() if value != default[key]] == [re.sub("_hours$", "_ms", name)]
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 
 from compactor.coordination import Alone
-from compactor.errors import CompactorError, RetryableError
+from compactor.errors import CompactorError, RetryableError, UnreachableError
 from compactor.metastore.model import Entity, QueueState
 from compactor.roles.housekeeper.recovery import Recovery
 from compactor.roles.identity import Identity
 from compactor.roles.worker.failures import ATTEMPTS, KEY, Failures, GivenUpError, SuspectWaitsError
-from compactor.spark.submitter import BrokenDownError, SessionEndedError
+from compactor.spark.attempts import FailedAttempt
+from compactor.spark.results import JobEnd
+from compactor.spark.submitter import BrokenDownError, Runner, SessionEndedError
 
 
 class Away(Alone):
@@ -120,6 +122,33 @@ def test_failures_outlive_the_process(world, coordinator):
         said.append(world.worker().run_once().sentence)
     assert [": given back: " in sentence for sentence in said] == [True, True, False]
     assert world.ended() == [("failed", "ExecutorLostFailure (3 times in a row)")]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "ended", "waiting"),
+    [
+        (["n7", "n7"], [("failed", "it doesn't answer (seen from n7) (3 times in a row)")], {}),
+        (["n7", "n8"], [], {"hdfs://nn:8020": 1}),
+    ],
+    ids=["one node", "two nodes"],
+)
+def test_a_store_that_nodes_cannot_reach(world, coordinator, hosts, ended, waiting):
+    """What one node says, and the daemon doesn't see, is counted; what two say lets all entries of the store wait."""
+    world.table(rows=4, insert_only=True)
+    world.settle_time()
+    world.enqueue(Entity("db", "t"))
+    away = UnreachableError("it doesn't answer", store="hdfs://nn:8020")
+
+    class OnNodes(Runner):
+        def _answers(self, *_):
+            return JobEnd(error=away, failures=tuple(FailedAttempt(host, away, "") for host in hosts))
+
+    world.submitter.before = lambda job: OnNodes().run(job, abs, [1])
+    for _ in range(ATTEMPTS):
+        world.services = another(world, coordinator)
+        world.worker().run_once()
+    assert world.ended() == ended
+    assert world.services.backoff.waiting_for_stores() == waiting
 
 
 def test_one_suspect_at_a_time(world, coordinator):

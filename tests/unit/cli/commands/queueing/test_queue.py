@@ -190,6 +190,23 @@ def test_a_retry_can_be_waited_for(shop):
     assert (result.exit_code, told["id"], told["state"]) == (4, 2, "refused"), result.stderr
 
 
+def test_a_retry_says_what_its_entry_waits_for(shop):
+    """As `enqueue` does; also when asked for again while it waits, with the entry's own id or that of the one before."""
+    waits, because = "paused", "is paused by"
+    shop.run("enqueue", "shop.orders")
+    shop.run("cancel", "1")
+    shop.run("pause", "--table", "shop.orders", "--reason", "load")
+    for state, code in (("accepted", 0), ("refused", 3)):
+        result = shop.run("-o", "json", "retry", "1")
+        told = json.loads(result.stdout)
+        assert (result.exit_code, told["accepted"], told["waits"]) == (code, state == "accepted", waits)
+        assert because in told["waits_because"]
+        assert result.stderr.startswith(f"it waits ({waits}): ")
+    result = shop.run("retry", "2")
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"compaction 2 hasn't ended: it is initiated\nit waits ({waits}): ")
+
+
 def test_queue_narrows_down(shop):
     """By table, by partition however written, and by state."""
     for target in ("shop.orders", "shop.events/day=2024-01-01/path=a/b", "shop.events/day=2024-01-02/path=x y"):

@@ -2,16 +2,23 @@
 
 import pytest
 
-from compactor.roles.shared import Shared
+from compactor.shared import Freshness, Shared
 from tests.unit.roles.world import Clock
 
 
 @pytest.mark.parametrize(
-    ("takes", "serves"),
-    [pytest.param(0.0, 5.0, id="quick"), pytest.param(0.2, 5.0, id="a-bit"), pytest.param(1.5, 30.0, id="slow")],
+    ("freshness", "takes", "serves"),
+    [
+        pytest.param((), 0.0, 5.0, id="quick"),
+        pytest.param((), 0.2, 5.0, id="a-bit"),
+        pytest.param((), 1.5, 30.0, id="slow"),
+        pytest.param((Freshness(30.0),), 9.0, 30.0, id="always-as-long"),
+        pytest.param((Freshness(times=10, most=30.0),), 0.5, 5.0, id="only-by-what-it-took"),
+        pytest.param((Freshness(times=10, most=30.0),), 40.0, 30.0, id="longer-than-it-serves"),
+    ],
 )
-def test_a_slow_answer_serves_longer(takes, serves):
-    """Five seconds from when it was asked for, or twenty times as long as asking took."""
+def test_a_slow_answer_serves_longer(freshness, takes, serves):
+    """From when it came: the seconds that it serves at least, or so many times as long as asking took, but never too long."""
     clock, asked = Clock(), []
 
     def ask():
@@ -20,11 +27,11 @@ def test_a_slow_answer_serves_longer(takes, serves):
         return asked[-1]
 
     shared = Shared(ask, clock)
-    assert [shared.get(), shared.get()] == [1, 1]
-    clock.forward(serves - takes - 0.001)
-    assert shared.get() == 1
+    assert [shared.get(*freshness), shared.get(*freshness)] == [1, 1]
+    clock.forward(serves - 0.001)
+    assert shared.get(*freshness) == 1
     clock.forward(0.002)
-    assert shared.get() == 2
+    assert shared.get(*freshness) == 2
 
 
 def test_who_is_told_to_forget_asks_anew():

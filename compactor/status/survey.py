@@ -13,14 +13,15 @@ from typing import Final
 from compactor.acid.compaction import CompactionKind
 from compactor.acid.listing import FileEntry
 from compactor.acid.snapshot import AcidState, data_files
-from compactor.cli.session import Session
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, RefusedError
+from compactor.metastore.db.database import Database
+from compactor.metastore.locations.places import Places
 from compactor.planning.picker import Pick, Skip, Thresholds
 from compactor.roles.initiator.rules import thresholds_from
+from compactor.settings import Settings
 from compactor.status.items import Totals, items_of, read_totals
 from compactor.status.judging import Found, candidates, failing, judge, look, why_ineligible
 from compactor.storage.registry import storage_for
-from compactor.words import one_line
 
 LISTED_AT_ONCE: Final = 16
 SMALL_FILE: Final = 16 << 20
@@ -33,12 +34,12 @@ class Surveyed:
     One table or partition.
 
     Args:
-        verdict: the Initiator's; None where the directory can't be read.
-        read: what a query that starts now opens.
+        verdict: the Initiator's, or the refusal of its directory; None where the store can't be asked.
+        read: what a query that starts now opens; nothing where there is an `error`.
         small_files: of these files, those below `SMALL_FILE`.
         obsolete_bytes: that no query reads any more.
         input_bytes: that the compaction reads which is due; 0 where none is.
-        why_not: why the directory can't be read; empty where it can.
+        error: why the directory can't be read; None where it can.
         left: files directly in it that no query reads, and that stay.
     """
 
@@ -48,7 +49,7 @@ class Surveyed:
     small_files: int = 0
     obsolete_bytes: int = 0
     input_bytes: int = 0
-    why_not: str = ""
+    error: CompactorError | None = None
     left: tuple[str, ...] = ()
 
 
@@ -61,29 +62,35 @@ class Survey:
         told: called with the number of directories that were listed.
     """
 
-    def __init__(self, session: Session, among: Sequence[Found], told: Callable[[int], None] = lambda _: None) -> None:
-        database = session.database()
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        places: Places,
+        among: Sequence[Found],
+        told: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._among = among
         tables = {one.table.full_name: one.table for one in among}
-        self._moments = {name: look(database, table, session.settings.readers) for name, table in tables.items()}
+        self._moments = {name: look(database, table, settings.readers) for name, table in tables.items()}
         self._candidates = candidates(database)
-        self._failing = failing(database, session.settings)
-        self._skips = why_ineligible(session.places, among, database.schema.generation.layout)
-        self._defaults = thresholds_from(session.settings.initiator.thresholds)
+        self._failing = failing(database, settings)
+        self._skips = why_ineligible(places, among, database.schema.generation.layout)
+        self._defaults = thresholds_from(settings.initiator.thresholds)
         done = 0
-        self._listed: list[tuple[AcidState, AcidState] | str] = []
+        self._listed: list[tuple[AcidState, AcidState] | CompactorError] = []
         with ThreadPoolExecutor(LISTED_AT_ONCE, thread_name_prefix="listing") as pool:
             for states in pool.map(self._list, among):
                 self._listed.append(states)
                 done += 1
                 told(done)
 
-    def _list(self, found: Found) -> tuple[AcidState, AcidState] | str:
+    def _list(self, found: Found) -> tuple[AcidState, AcidState] | CompactorError:
         try:
             moment = self._moments[found.table.full_name]
             return moment.resolve(storage_for(found.location).list_tree(found.location))
         except CompactorError as error:
-            return one_line(error)
+            return error
 
     def judged(self, thresholds: Thresholds | None = None) -> list[Surveyed]:
         """
@@ -98,10 +105,15 @@ class Survey:
         ]
 
     def _judged(
-        self, found: Found, states: tuple[AcidState, AcidState] | str, skip: Skip | None, defaults: Thresholds
+        self,
+        found: Found,
+        states: tuple[AcidState, AcidState] | CompactorError,
+        skip: Skip | None,
+        defaults: Thresholds,
     ) -> Surveyed:
-        if isinstance(states, str):
-            return Surveyed(found, skip, Totals(0, 0, 0), why_not=states)
+        if isinstance(states, CompactorError):
+            refused = Skip(states.reason, states.message) if isinstance(states, RefusedError) else None
+            return Surveyed(found, skip or refused, Totals(0, 0, 0), error=states)
         reader, compactor = states
         verdict = judge(
             found,
