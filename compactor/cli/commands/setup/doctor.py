@@ -49,7 +49,7 @@ from compactor.status.hive import DAYS, HiveSide
 from compactor.storage.base import Promises, Storage
 from compactor.storage.location import join, parent, split
 from compactor.storage.registry import storage_for
-from compactor.words import instant, one_line, plural
+from compactor.words import binary_units, instant, one_line, plural
 
 
 class Standing(StrEnum):
@@ -511,7 +511,7 @@ def spark_session(session: Session, locations: Sequence[str]) -> list[Finding]:
 
 
 def _executor(report: ExecutorReport) -> Finding:
-    said = f"an executor on {report.host}: {report.code}, {report.python}; {units.size(report.free_bytes)} free in {report.scratch}"
+    said = f"an executor on {report.host}: {report.code}, {report.python}; {binary_units(report.free_bytes)} free in {report.scratch}"
     return Finding("Spark", Standing.OK, said)
 
 
@@ -522,5 +522,5 @@ def _properties(settings: Settings) -> Finding:
     return Finding(
         "Spark",
         Standing.OK,
-        f"a task may use {units.size(memory.bytes)} ({memory.limited_by}); {said or 'no property is set'}",
+        f"a task may use {binary_units(memory.bytes)} ({memory.limited_by}); {said or 'no property is set'}",
     )
