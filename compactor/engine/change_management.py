@@ -22,8 +22,8 @@ from compactor.errors import RefusedError, UnreachableError
 from compactor.log import get_logger
 from compactor.reasons import Reason
 from compactor.settings.stores import Hdfs
-from compactor.spark.application.command import spark_home
 from compactor.spark.java import require_java
+from compactor.spark.site import spark_home
 from compactor.storage.change_management import why_not_recycled
 from compactor.storage.hdfs.client import conf_dir
 from compactor.storage.location import join

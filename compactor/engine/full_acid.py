@@ -132,11 +132,13 @@ def run_full_acid(
         digests: whether to make digests of recoded rows, so that their values can be verified.
         together: bytes of a bucket's chunks up to which one task recodes them all.
     """
-    spreading = Spreading(submitter, job, tasks, cancelled)
+    spreading = Spreading(submitter, job.at("assemble"), tasks, cancelled)
     piece_bytes = spreading.piece_bytes(document)
     shared, first, later = _tasks(document, tasks, digests=digests, together=together, spread=piece_bytes is not None)
     if piece_bytes is None and not later and sum(task.bytes for task in first) <= AT_ONCE_BYTES:
-        verified = submitter.run(job, partial(run_and_verify, shared), first, progress=progress, cancelled=cancelled)
+        verified = submitter.run(
+            job.at("assemble, verify"), partial(run_and_verify, shared), first, progress=progress, cancelled=cancelled
+        )
         return [file for file, _ in verified], [checked for _, checked in verified if checked is not None]
     pieces = 0 if piece_bytes is None else document.pieces
     every = max(1, len(first) + len(later) + pieces)
@@ -144,10 +146,12 @@ def run_full_acid(
     def share(before: int, count: int) -> Callable[[float], None]:
         return lambda done: progress((before + done * count) / every)
 
-    made = submitter.run(job, partial(run_task, shared), first, progress=share(0, len(first)), cancelled=cancelled)
+    step = job.at("recode" if later else "assemble")
+    made = submitter.run(step, partial(run_task, shared), first, progress=share(0, len(first)), cancelled=cancelled)
     second = _with_parts(later, [result for result in made if isinstance(result, ChunkResult)])
     run = partial(run_task, Shared.of(document))
-    made += submitter.run(job, run, second, progress=share(len(first), len(second)), cancelled=cancelled)
+    joining = job.at("assemble")
+    made += submitter.run(joining, run, second, progress=share(len(first), len(second)), cancelled=cancelled)
     files = [result for result in made if isinstance(result, OutputFile)]
     layouts = [result for result in made if isinstance(result, Layout)]
     if piece_bytes is None or not layouts:
@@ -159,7 +163,7 @@ def run_full_acid(
         for layout, file in zip(layouts, written, strict=True)
         if file is None
     ]
-    refused = submitter.run(job, run, alone, progress=lambda _: None, cancelled=cancelled)
+    refused = submitter.run(joining, run, alone, progress=lambda _: None, cancelled=cancelled)
     files += [result for result in refused if isinstance(result, OutputFile)]
     return files + [file for file in written if file is not None], None
 

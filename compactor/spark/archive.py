@@ -20,6 +20,7 @@ from typing import Final
 
 import compactor
 from compactor.errors import CompactorError
+from compactor.spark.code_identity import sources_digest
 
 NOT_SHIPPED: Final = frozenset({"pyspark", "py4j"})
 EXTRAS: Final = frozenset({"hdfs", "s3", "fsspec"})
@@ -30,6 +31,11 @@ _PYTHON = f"""#!/bin/sh
 here=$(cd "$(dirname "$0")/.." && pwd)
 PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}" exec "${{COMPACTOR_PYTHON:-python{sys.version_info.major}.{sys.version_info.minor}}}" "$@"
 """
+
+
+def name_of_archive() -> str:
+    """A file name that says what the archive holds: each state of the package has its own, also on the cluster."""
+    return f"compactor-env-{compactor.__version__}-{sources_digest()}.tar.gz"
 
 
 def build(path: Path) -> list[str]:

@@ -2,7 +2,7 @@
 Spark properties that follow from the settings, the same for the shared session and for an application of its own; and
 the log4j configuration of Spark's JVM.
 
-Pure, but for the interpreter's path, the user's name and the log4j file. Properties in `spark.conf` of the settings
+Pure, but for the site's defaults, the interpreter's path, the user's name and the log4j file. Properties in `spark.conf` of the settings
 override these. The log4j configuration decides what Spark's JVM writes to standard error; each way to run Spark has its
 own.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from compactor.settings.work import Spark
+from compactor.spark.site import site_defaults
 
 _TEMPLATE: Final = """rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -56,7 +57,7 @@ def log_to_stderr(folder: Path, level: str, pattern: str, loggers: Mapping[str, 
 
 def common_conf(spark: Spark) -> dict[str, str]:
     """
-    Properties for the master, the queue, executors and the archive.
+    Properties for the master, the queue, executors, the web UI and the archive.
 
     On a cluster a task is tried twice on a node at most, and four times in all. A node on which two tasks of a job failed
     gets no more of them; in the next job it is as good as any: a session that excluded nodes for longer would exclude
@@ -88,6 +89,8 @@ def common_conf(spark: Spark) -> dict[str, str]:
             "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",  # one executor may be all there is
             "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "1000000",  # no node for hours
         }
+        if "spark.ui.port" not in site_defaults() and not (spark.deploy_mode == "cluster" and spark.master != "yarn"):
+            wanted["spark.ui.port"] = "0"  # any free one: Spark's own may be taken here, but never in a pod
     if spark.elastic:
         wanted |= {
             "spark.dynamicAllocation.enabled": "true",
@@ -149,6 +152,11 @@ def executor_python(spark: Spark) -> str:
     nodes must have, too.
     """
     return spark.python or (f"./{ENVIRONMENT}/bin/python" if spark.archive else sys.executable)
+
+
+def merged_conf(spark: Spark) -> dict[str, str]:
+    """The properties of an application on which no table has a say: the site's defaults, then ours, then `spark.conf`."""
+    return without_contradiction(site_defaults() | common_conf(spark) | spark.conf)
 
 
 def without_contradiction(conf: Mapping[str, str]) -> dict[str, str]:

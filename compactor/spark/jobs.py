@@ -2,8 +2,9 @@
 One job on a running SparkContext: started in a thread of its own, followed, cancelled; and the records that Spark keeps
 of its failed attempts.
 
-Pinned thread mode of PySpark gives each Python thread its own job group and pool in the JVM. A task that refuses says so
-by an accumulator, which reaches the driver when the task ends, and not only when all have.
+Pinned thread mode of PySpark gives each Python thread its own job group, pool and stage names in the JVM, which end
+with the thread. A task that refuses says so by an accumulator, which reaches the driver when the task ends, and not
+only when all have.
 Source: Spark's AppStatusStore, which keeps the records with and without its web pages.
 """
 
@@ -17,19 +18,29 @@ from typing import Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import Accumulator, AccumulatorParam, SparkContext, SparkStageInfo
 from pyspark.errors import PySparkException
+from pyspark.traceback_utils import SCCallSiteSync
 
+from compactor.errors import CompactorError, UnreachableError
 from compactor.spark.attempts import FailedAttempt, travelled
+from compactor.spark.code_identity import guarded
 from compactor.spark.concat import DriverFunction
 from compactor.spark.conf import POOL
 from compactor.spark.delegation_tokens import tokens_of
+from compactor.spark.probe import report_of_executor
 from compactor.spark.results import Counted, JobEnd, run_elsewhere
 from compactor.spark.submitter import JobName
+from compactor.spark.unfit import why_unfit
 from compactor.storage.io_counters import BytesMoved
 from compactor.storage.registry import StorageOptions
 
 POLL_SECONDS: Final = 0.1
 CANCEL_SECONDS: Final = 30.0
 """How long `cancel` waits for a job. Tasks that take longer are harmless."""
+SCCallSiteSync._spark_stack_depth = 1 << 30  # noqa: SLF001 - no public way; a number that calls in progress never lower to 0
+"""
+Keeps PySpark from naming stages by the line of our code that calls it, which it does while its count of calls in
+progress is 0. That count is of all threads, so with several jobs at once PySpark names only some of them.
+"""
 _RECORDED_MS: Final = 1000
 """How long the end of a job waits until Spark has recorded the attempts that failed."""
 _MOST_FAILURES: Final = 500
@@ -65,6 +76,7 @@ class SparkJob:
 
     Args:
         storage: how the tasks reach stores.
+        code: the daemon's; see `code_identity`.
     """
 
     def __init__(
@@ -74,9 +86,12 @@ class SparkJob:
         function: Callable[[Any], Any],
         tasks: Sequence[Any],
         storage: StorageOptions,
+        *,
+        code: str,
     ) -> None:
         self._context = context
         self._job = job
+        self._code = code
         self._storage = storage.beneath(job.root)
         self._done = threading.Event()
         self._refusals = _refusals_in(context)
@@ -97,6 +112,8 @@ class SparkJob:
                 return
             self._context.setJobGroup(self._job.group, self._job.name, interruptOnCancel=False)
             self._context.setLocalProperty("spark.scheduler.pool", self._job.pool or POOL)
+            self._context.setLocalProperty("callSite.short", self._job.stage)
+            self._context.setLocalProperty("callSite.long", f"{self._job.stage}: {self._job.name}, {len(tasks)} tasks")
             run = partial(
                 run_elsewhere,
                 function,
@@ -105,7 +122,8 @@ class SparkJob:
                 refused=partial(_tell, self._refusals, self._job.group),
                 elsewhere=self._elsewhere,
             )
-            self._answers = self._context.parallelize(tasks, len(tasks)).mapPartitions(run).collect()
+            work = guarded(self._code, run)
+            self._answers = self._context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
         except BaseException as error:
             self._error = error
         finally:
@@ -129,8 +147,12 @@ class SparkJob:
             return JobEnd(self._answers, failures=self._failures())
         if refused:
             return JobEnd(refused, failures=self._failures())
-        error = travelled(_text(self._error))
+        text = _text(self._error)
         self._wait_for_records()
+        if (unfit := why_unfit(text)) is not None:
+            fault = UnreachableError(f"Spark's executors can't work: {unfit}")
+            return JobEnd([Counted(fault, BytesMoved())], failures=self._failures())
+        error = travelled(text)
         return JobEnd(error=error, why=None if error else first_line(self._error), failures=self._failures())
 
     def cancel(self, seconds: float = CANCEL_SECONDS) -> None:
@@ -198,6 +220,25 @@ class SparkJob:
         return self._context._jsc.sc()  # noqa: SLF001 - as above
 
 
+def executor_check(context: SparkContext, name: str, code: str) -> SparkJob:
+    """
+    A job that only looks whether an executor can work, before the first job of a compaction: what is wrong with all
+    executors is then no entry's fault. What is wrong with one of them, each task finds by itself. See `why_failed`.
+
+    Args:
+        name: of the job.
+        code: the daemon's; see `code_identity`.
+    """
+    job = JobName(name, "start.check", step="check executor")
+    return SparkJob(context, job, report_of_executor, [None], StorageOptions(), code=code)
+
+
+def why_failed(end: JobEnd) -> str | None:
+    """Why a job failed, in one line; None: it didn't."""
+    error = end.error or next((one.result for one in end.answers if isinstance(one.result, CompactorError)), None)
+    return end.why if error is None else str(error)
+
+
 def first_line(error: BaseException) -> str:
     """The line of an error that is worth showing."""
     return telling_line(_text(error)) or type(error).__name__
@@ -209,7 +250,9 @@ def _text(error: BaseException) -> str:
         text = str(error.java_exception if isinstance(error, Py4JJavaError) else error)
     except (Py4JError, OSError):  # the message is in the JVM, which is gone
         text = f"{type(error).__name__}; the JVM ended before it could be asked"
-    return (error.getMessage() or text) if isinstance(error, PySparkException) else text
+    if isinstance(error, PySparkException) and hasattr(error, "getMessage"):  # since 4.0
+        return error.getMessage() or text
+    return text
 
 
 def telling_line(text: str) -> str:

@@ -2,9 +2,10 @@
 Which resources a table, its database or a request wants for the Spark application that compacts it: queue, memory,
 cores.
 
-Pure. The keys are Hive's (`compactor.` before a property of the job). Of Spark's own keys only those for amounts are
+Pure, but for the site's defaults. The keys are Hive's (`compactor.` before a property of the job). Of Spark's own keys only those for amounts are
 allowed: a table's owner must not get code run as the daemon by naming a class, a file or an option of Java.
-Source: docs/spark.md; Hive's CompactorUtil.getCompactorJobQueueName, CompactorMR.overrideMRProps.
+Source: docs/spark.md; Hive's CompactorUtil.getCompactorJobQueueName, CompactorMR.overrideMRProps; Spark's
+JavaUtils.byteStringAs.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import Final
 from compactor.errors import RefusedError
 from compactor.reasons import Reason
 from compactor.settings import Settings
-from compactor.spark.conf import common_conf
+from compactor.spark.conf import merged_conf
 
 PREFIX = "compactor."
 QUEUE_KEYS = (
@@ -27,10 +28,10 @@ QUEUE_KEYS = (
 MEMORY_KEY = "compactor.mapreduce.map.memory.mb"
 _DRIVER: Final = "spark.driver.memory"
 CORES_KEY = "compactor.mapreduce.map.cpu.vcores"
-_SIZE = re.compile(r"[1-9][0-9]{0,8}[kmgt]?b?", re.IGNORECASE)
-_SIZE_WITH_UNIT: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
-_UNITS: Final = {"": 1 << 20, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-"""Bytes of each unit. Spark takes a number without a unit for MiB here."""
+_SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kmgtp](?:i?b)?|b)?", re.IGNORECASE)
+_SIZE_WITH_UNIT: Final = re.compile(r"(\d+)(?:([kmgtp])(?:i?b)?|(b))?", re.IGNORECASE)
+_UNITS: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+"""Bytes of each unit. Spark takes a number without a unit for MiB here, and no fractions."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 _QUEUE = re.compile(r"[A-Za-z0-9._-]{1,128}")
 ALLOWED: Mapping[str, re.Pattern[str]] = {
@@ -147,7 +148,7 @@ def task_memory(settings: Settings, requested_resources: Resources) -> TaskMemor
     """
     allowed = TaskMemory(int(settings.limits.task_memory_bytes), "limits.task_memory_bytes")
     spark = settings.spark
-    conf = common_conf(spark) | dict(spark.conf) | (dict(requested_resources.conf) if spark.mode == "submit" else {})
+    conf = merged_conf(spark) | (dict(requested_resources.conf) if spark.mode == "submit" else {})
     share = _share(conf, elastic=spark.elastic)
     return share if share is not None and share.bytes < allowed.bytes else allowed
 
@@ -174,7 +175,7 @@ def driver_memory(settings: Settings, requested_resources: Resources) -> DriverM
         requested_resources: as in `task_memory`.
     """
     spark = settings.spark
-    conf = common_conf(spark) | dict(spark.conf)
+    conf = merged_conf(spark)
     if spark.mode == "session":
         return DriverMemory(_bytes(conf.get(_DRIVER)), "in spark.conf")
     conf |= dict(requested_resources.conf)
@@ -192,7 +193,7 @@ def _share(conf: Mapping[str, str], *, elastic: bool) -> TaskMemory | None:
 
 def _bytes(text: str | None) -> int | None:
     found = _SIZE_WITH_UNIT.fullmatch(text.strip()) if text else None
-    return int(found[1]) * _UNITS[found[2].lower()] if found else None
+    return int(found[1]) * _UNITS[(found[2] or found[3] or "m").lower()] if found else None
 
 
 def _number(conf: Mapping[str, str], key: str) -> int:

@@ -10,7 +10,7 @@ engine says that no more come, and a Spark application of the compaction's own c
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from compactor.errors import CancelledError, CompactorError, RetryableError, UnreachableError
@@ -40,6 +40,7 @@ class JobName:
         resources: queue, memory and cores that the table or request asks for.
         user: the user that the jobs run as, where applications can run as another user.
         root: path of the warehouse's root around the compaction's local places; see `beneath.RootOf`.
+        step: what the next job does, in one or two words.
     """
 
     name: str
@@ -49,10 +50,20 @@ class JobName:
     resources: Resources = field(default_factory=Resources)
     user: str | None = None
     root: str | None = None
+    step: str = "compact"
 
     @property
     def group(self) -> str:
         return f"{self.name}#{self.key}"
+
+    @property
+    def stage(self) -> str:
+        """The name of the job's stages in Spark's UI: the step, and the queue entry's id."""
+        return f"{self.step} {self.key.partition('.')[0]}"
+
+    def at(self, step: str) -> "JobName":
+        """The same compaction, at another step."""
+        return replace(self, step=step)
 
 
 def job_name(host: str, database: str, table: str, partition: str | None) -> str:

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from compactor.spark.application.command import spark_home
+from compactor.spark.site import spark_home
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]

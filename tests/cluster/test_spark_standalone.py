@@ -3,20 +3,31 @@ Applications on a standalone cluster: Master and Worker from PySpark's own jars;
 killed daemon leaves a driver behind.
 """
 
+import json
 import os
+import shutil
 import signal
+import sys
+import urllib.request
+from pathlib import Path
+from threading import Thread
 
 import pytest
 import yaml
 
+import compactor
+from compactor.errors import UnreachableError
 from compactor.metastore.compaction_queue.queue import Queue
 from compactor.metastore.model import QueueState
 from compactor.spark.application.orphans import started_for
 from compactor.spark.application.submitter import ApplicationSubmitter
+from compactor.spark.conf import merged_conf
 from compactor.spark.session.session import SparkSubmitter
+from compactor.spark.submitter import JobName
 from tests.cluster.standalone import cluster
 from tests.compacting import compact, settings
 from tests.crash.scene import SETTINGS, Scene, ended
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -50,6 +61,98 @@ def test_a_compaction_on_a_standalone_cluster(warehouse, master, mode, kind):
     compact(warehouse, table, submitter=submitter, settings=section)
     submitter.stop()
     assert seen[0].startswith("app-")
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("submit", ApplicationSubmitter), ("session", SparkSubmitter)])
+def test_a_node_with_another_package_does_no_work(tmp_path, master, mode, kind):
+    """A package that one change tells from the daemon's, and one of before there was a comparison: both are named."""
+    for case in ("changed", "earlier"):
+        node = tmp_path / case / "compactor"
+        shutil.copytree(Path(compactor.__file__).parent, node, ignore=shutil.ignore_patterns("__pycache__"))
+        (node / "spark" / "code_identity.py").unlink() if case == "earlier" else (node / "more.py").touch()
+        conf = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.executorEnv.PYTHONPATH": str(node.parent),
+        }
+        submitter = kind(settings(spark={"mode": mode, "master": master, "conf": conf}))
+        place = tmp_path / case / ".compactor-1-a"
+        place.mkdir()
+        job = JobName("testhost-compactor-db.t", "1.a", place=f"file:{place}")
+        with pytest.raises(UnreachableError, match="but the daemon is compactor ") as caught:
+            submitter.run(job, os.mkdir, [str(tmp_path / "begun")])
+        assert ("No module named" if case == "earlier" else "has compactor ") in str(caught.value)
+        submitter.end(job)
+        submitter.stop()
+    assert not (tmp_path / "begun").exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        ("/nowhere/python3", r'Cannot run program "/nowhere/python3": error=2, No such file or directory'),
+        (str(Path(sys.base_prefix) / "bin" / "python3"), r"lacks something \(No module named '\w+'\)"),
+    ],
+)
+def test_a_session_begins_only_where_executors_can_work(master, python, why):
+    """Before an entry is claimed: a missing interpreter, and one without our packages, are the cluster's fault."""
+    conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+    submitter = SparkSubmitter(settings(spark={"master": master, "conf": conf, "python": python}))
+    with pytest.raises(UnreachableError, match=f"Spark can't be started with master {master}: .*can't work: .*{why}"):
+        submitter.warm_up(120)
+    submitter.stop()
+
+
+def test_the_sites_web_interface_shows_each_compaction_by_name(tmp_path, master, monkeypatch):
+    """
+    Two at once in one session: application, job groups, descriptions and stages are called as documented; the event log
+    is written where the site's spark-defaults.conf says. The properties that plans go by are those that Spark has merged.
+    """
+    port, log = free_port(), tmp_path / "events"
+    log.mkdir()
+    (tmp_path / "conf").mkdir()
+    said = f"spark.ui.port {port}\nspark.eventLog.enabled=true\nspark.eventLog.dir : {log.as_uri()}\n"
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(said, encoding="utf-8")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+    section = settings(spark={"master": master, "conf": conf})
+    submitter = SparkSubmitter(section)
+
+    def compaction(key, step):
+        job = JobName(f"testhost-compactor-db.t{key}.p=%3Cb%3E", f"{key}.a").at(step)
+        submitter.run(job, abs, [-1])
+        submitter.run(job.at("verify"), abs, [-1])
+
+    threads = [Thread(target=compaction, args=named) for named in ((41, "recode"), (42, "assemble"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    try:
+        api = f"http://127.0.0.1:{port}/api/v1/applications"
+        (application,) = asked(api)
+        assert application["name"] == "testhost-compactor"
+        jobs = [one for one in asked(f"{api}/{application['id']}/jobs") if "#4" in one["jobGroup"]]
+        names = {key: f"testhost-compactor-db.t{key}.p=%3Cb%3E" for key in (41, 42)}
+        assert sorted((one["jobGroup"], one["description"], one["name"]) for one in jobs) == [
+            (f"{names[41]}#41.a", names[41], "recode 41"),
+            (f"{names[41]}#41.a", names[41], "verify 41"),
+            (f"{names[42]}#42.a", names[42], "assemble 42"),
+            (f"{names[42]}#42.a", names[42], "verify 42"),
+        ]
+        stages = [one for one in asked(f"{api}/{application['id']}/stages") if one["description"] in names.values()]
+        assert sorted(one["name"] for one in stages) == ["assemble 42", "recode 41", "verify 41", "verify 42"]
+        assert list(log.iterdir())
+        merged = dict(asked(f"{api}/{application['id']}/environment")["sparkProperties"])
+        assert merged_conf(section.spark).items() <= merged.items()
+    finally:
+        submitter.stop()
+
+
+def asked(address):
+    """What Spark's REST interface answers."""
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return json.load(answer)
 
 
 @pytest.fixture

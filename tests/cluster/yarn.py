@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.spark.application.command import spark_home
+from compactor.spark.site import spark_home
 from tests.cluster.hadoop.servers import HadoopServer
 
 JARS = f"local:{Path(sys.prefix) / 'lib' / f'python{sys.version_info.major}.{sys.version_info.minor}' / 'site-packages' / 'pyspark' / 'jars'}/*"

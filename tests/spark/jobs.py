@@ -61,6 +61,15 @@ def pool_and_group(_):
     )
 
 
+def seen_together(path):
+    """As `pool_and_group`, with the stage's name, once as many tasks as the path's folder is to hold are at work."""
+    Path(path).touch()
+    deadline = time.monotonic() + 60
+    while len(list(Path(path).parent.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return *pool_and_group(path), TaskContext.get().getLocalProperty("callSite.short")
+
+
 def wait_for(paths):
     """Make the first file, and go on when the second is there."""
     started, release = map(Path, paths)

@@ -39,6 +39,46 @@ def test_what_java_said_when_it_cannot_be_started():
     gone(driver.pid)
 
 
+def test_a_session_is_classic_and_in_client_mode_whatever_the_site_prefers(tmp_path, monkeypatch):
+    """Defaults for applications in the cluster or for Spark Connect, and variables left over from a notebook."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.submit.deployMode cluster\nspark.api.mode connect\n")
+    for variable, value in {
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_SUBMIT_ARGS": "--master yarn --deploy-mode client",
+        "SPARK_REMOTE": "sc://nowhere",
+        "SPARK_CONNECT_MODE_ENABLED": "1",
+        "PYSPARK_PIN_THREAD": "false",
+    }.items():
+        monkeypatch.setenv(variable, value)
+    other = SparkSubmitter(settings(spark={"master": "local[1]"}))
+    group = "h1-compactor-db.t.dt=2024-01-01"
+    try:
+        assert other.run(JobName(group, "0.c"), jobs.pool_and_group, [0]) == [("compactor", f"{group}#0.c", group)]
+    finally:
+        other.stop()
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (None, r'Cannot run program "\S+/python3": error=2, No such file or directory'),
+        ("echo 'python3.11: not found' >&2; exit 127", "its Python didn't start: python3.11: not found"),
+    ],
+)
+def test_a_session_whose_executors_cannot_work_does_not_start(tmp_path, program, why):
+    """So no entry is claimed for it: the cause is Spark's, and told before; nothing of the session is left."""
+    if program is not None:
+        (tmp_path / "python3").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "python3").chmod(0o755)
+    other = SparkSubmitter(settings(spark={"master": "local[1]", "python": str(tmp_path / "python3")}))
+    with pytest.raises(UnreachableError, match=rf"can't be started with master local\[1\]: .*can't work: .*{why}"):
+        other.warm_up(60.0)
+    assert other.cold
+    driver = other._sessions[-1].driver
+    assert driver.wait_until_over(60)
+    gone(driver.pid)
+
+
 def test_results_come_in_the_order_of_the_tasks(submitter):
     """Whatever finishes first."""
     assert submitter.run(name("1.a"), jobs.double, list(range(20))) == [number * 2 for number in range(20)]
@@ -55,6 +95,28 @@ def test_jobs_are_visible_under_the_mandated_name(submitter):
     """
     (seen,) = submitter.run(name("2.a", "etl"), jobs.pool_and_group, [0])
     assert seen == ("etl", "h1-compactor-db.t.dt=2024-01-01#2.a", "h1-compactor-db.t.dt=2024-01-01")
+
+
+def test_each_of_two_jobs_at_once_has_its_own_name_step_and_pool(submitter, tmp_path):
+    """Names belong to a job's thread, and end with it: the next job is called by its own."""
+    seen = {}
+
+    def run(key, step, pool):
+        job = JobName(job_name("h1", "db", key, None), key, pool).at(step)
+        seen[key] = submitter.run(job, jobs.seen_together, [str(tmp_path / key)])
+
+    threads = [
+        threading.Thread(target=run, args=named) for named in (("31.a", "recode", "etl"), ("32.b", "verify", None))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    group = "h1-compactor-db."
+    assert seen["31.a"] == [("etl", f"{group}31.a#31.a", f"{group}31.a", "recode 31")]
+    assert seen["32.b"] == [("compactor", f"{group}32.b#32.b", f"{group}32.b", "verify 32")]
+    run("33.c", "assemble", None)
+    assert seen["33.c"] == [("compactor", f"{group}33.c#33.c", f"{group}33.c", "assemble 33")]
 
 
 def test_an_unpartitioned_tables_name_has_no_trailing_dot():

@@ -82,7 +82,7 @@ def run_insert_only(
         verify_values: whether values that are encoded anew are compared with those of the inputs.
     """
     work = whole_tasks(plan, tasks, verify_values=verify_values)
-    made = submitter.run(job, run_whole, work, progress=progress, cancelled=cancelled)
+    made = submitter.run(job.at("join"), run_whole, work, progress=progress, cancelled=cancelled)
     checked = [one for _, some in made for one in some]
     files = [file for some, _ in made for file in some]
     names = {(file.directory, file.name) for file in files}

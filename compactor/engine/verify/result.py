@@ -70,7 +70,7 @@ def verify(  # noqa: PLR0917 - the result, and what reads it
         if checked is None:
             shared, tasks = _verify_tasks(staged, staging)
             check = partial(verify_stripes, shared)
-            checked = submitter.run(job, check, tasks, progress=lambda _: None, cancelled=cancelled)
+            checked = submitter.run(job.at("verify"), check, tasks, progress=lambda _: None, cancelled=cancelled)
         check_values(staged, checked)
     return Verified(staged, manifests)
 

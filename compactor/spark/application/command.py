@@ -8,12 +8,12 @@ YARN; they ignore properties that they don't know.
 import os
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from compactor.settings.work import Spark
 from compactor.spark.conf import as_user, common_conf, executor_python, log_to_stderr, without_contradiction
+from compactor.spark.site import spark_home, without_variables
 from compactor.spark.submitter import JobName
 from compactor.storage.location import split
 
@@ -81,7 +81,6 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
     """
     python = executor_python(spark)
     wanted = common_conf(spark) | {
-        "spark.ui.port": "0",
         "spark.pyspark.python": python,
         "spark.pyspark.driver.python": python,
     }
@@ -102,6 +101,7 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
             "spark.kubernetes.submission.waitAppCompletion": "true",
         }
     wanted.pop("spark.master", None)  # it is an option of the line already
+    wanted["spark.api.mode"] = "classic"  # the driver is Spark's own, whatever the site prefers
     return without_contradiction(wanted)
 
 
@@ -124,7 +124,7 @@ def environment(job: JobName, folder: Path, given: Mapping[str, str] | None = No
     """
     inherited = {
         key: value
-        for key, value in (os.environ if given is None else given).items()
+        for key, value in without_variables(os.environ if given is None else given).items()
         if not key.upper().startswith("COMPACTOR_")
     }
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):  # set by properties instead
@@ -132,13 +132,3 @@ def environment(job: JobName, folder: Path, given: Mapping[str, str] | None = No
     logging = log_to_stderr(folder, "warn", "%d{HH:mm:ss} %p %c{1}: %m%n", _LOGGERS)
     options = f"{inherited.get('SPARK_SUBMIT_OPTS', '')} {logging}".strip()
     return inherited | {"SPARK_HOME": str(spark_home()), "SPARK_SUBMIT_OPTS": options, JOB_VARIABLE: job.key}
-
-
-def spark_home() -> Path:
-    """The cluster's own Spark where SPARK_HOME names it, else PySpark's."""
-    if home := os.environ.get("SPARK_HOME"):
-        return Path(home)
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent

@@ -79,8 +79,9 @@ class Driver:
         Run one request and answer it. Returns False when the compaction was given up, or the daemon wants no answer any
         more.
         """
-        function, tasks = self._mailbox.request(number)
-        job = SparkJob(self._context, self._assignment.job, function, tasks, self._assignment.storage)
+        step, function, tasks = self._mailbox.request(number)
+        given = self._assignment
+        job = SparkJob(self._context, given.job.at(step), function, tasks, given.storage, code=given.code)
         told = 0
         while not job.wait(LOOK_SECONDS):
             seen = self._look()

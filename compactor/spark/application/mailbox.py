@@ -5,7 +5,7 @@ compaction's staging directory.
     .compactor-<entry>-<attempt>/application/
       open/                     the compaction goes on; when this is gone, it was given up
       at-<application id>/      the driver is there
-      request-00001             function and tasks
+      request-00001             step, function and tasks
       asked-00001/              the request is written completely
       part-00001-37/            37 % of the request's tasks are done
       answer-00001              results
@@ -33,9 +33,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from compactor import __version__
 from compactor.errors import CancelledError, CompactorError
 from compactor.settings.stores import S3, Hdfs
+from compactor.spark.code_identity import require_code
 from compactor.spark.results import JobEnd
 from compactor.spark.submitter import JobName
 from compactor.storage.base import Storage
@@ -56,12 +56,13 @@ class Assignment:
     What a daemon tells the driver that it starts.
 
     Args:
+        code: the daemon's; see `code_identity`.
         home: location of the mailbox.
         secret: of the mailbox, in hexadecimal digits.
         silence_seconds: the daemon counts as gone when it asks for nothing for so long while nothing is running.
     """
 
-    version: str
+    code: str
     name: str
     key: str
     home: str
@@ -85,12 +86,10 @@ class Assignment:
         Read an assignment.
 
         Raises:
-            CompactorError: another version of this package wrote it.
+            CompactorError: a daemon of other code wrote it.
         """
         plain = json.loads(path.read_text(encoding="utf-8"))
-        if plain["version"] != __version__:
-            what = f"the daemon is compactor {plain['version']}, but what was shipped to the cluster is {__version__}"
-            raise CompactorError(f"{what}: build the archive again (`compactor archive build`)")
+        require_code(str(plain.get("code", "an earlier release")))
         stores = plain.pop("storage")
         return cls(**plain, storage=StorageOptions(Hdfs(**stores["hdfs"]), S3(**stores["s3"]), stores["root"]))
 
@@ -151,9 +150,9 @@ class Mailbox:
         self._say("")
         self._say(_OPEN)
 
-    def ask(self, number: int, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
-        """Leave a request. Raises CancelledError when the compaction was given up."""
-        self._write(f"request-{number:05d}", (function, list(tasks)))
+    def ask(self, number: int, step: str, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
+        """Leave a request for a step's job. Raises CancelledError when the compaction was given up."""
+        self._write(f"request-{number:05d}", (step, function, list(tasks)))
         self._say(f"asked-{number:05d}")
 
     def answer(self, number: int) -> JobEnd:
@@ -174,10 +173,13 @@ class Mailbox:
         """Say that the driver is there. Raises CancelledError when the compaction was given up."""
         self._say(f"at-{application}")
 
-    def request(self, number: int) -> tuple[Callable[[Any], Any], list[Any]]:
-        """Read a complete request. Raises CompactorError when this compaction's daemon didn't write it."""
-        function, tasks = self._read(f"request-{number:05d}")
-        return function, tasks
+    def request(self, number: int) -> tuple[str, Callable[[Any], Any], list[Any]]:
+        """
+        Read a complete request: step, function, tasks. Raises CompactorError when this compaction's daemon didn't write
+        it.
+        """
+        step, function, tasks = self._read(f"request-{number:05d}")
+        return step, function, tasks
 
     def tell_part(self, number: int, percent: int) -> None:
         """Say which percentage of the tasks is done. Raises CancelledError when the compaction was given up."""

@@ -16,8 +16,9 @@ from typing import Final
 
 from compactor.log import get_logger
 from compactor.settings.work import Spark
-from compactor.spark.application.command import JOB_VARIABLE, spark_home, tag
+from compactor.spark.application.command import JOB_VARIABLE, tag
 from compactor.spark.java import telling_line
+from compactor.spark.site import spark_home
 
 _log = get_logger(__name__)
 YARN_ID: Final = re.compile(r"application_\d+_\d+")

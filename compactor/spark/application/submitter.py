@@ -20,15 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from compactor import __version__
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
 from compactor.spark.application.command import command, environment
 from compactor.spark.application.mailbox import DIRECTORY, Assignment, Mailbox, Seen
 from compactor.spark.application.orphans import YARN_ID, by_keytab, end_group, end_on_yarn, end_processes
+from compactor.spark.code_identity import code
 from compactor.spark.java import require_java, telling_line
 from compactor.spark.results import JobEnd
+from compactor.spark.site import require_no_connect
 from compactor.spark.submitter import BrokenDownError, Failed, JobName, Runner
 from compactor.storage.base import Storage
 from compactor.storage.location import join, parent
@@ -80,6 +81,7 @@ class ApplicationSubmitter(Runner):
 
     def __init__(self, settings: Settings, failed: Failed = lambda _: None) -> None:
         super().__init__(failed)
+        code()  # before an upgrade may replace the files that this process has loaded
         self._settings = settings.spark
         self._options = StorageOptions.of(settings)
         self._lock = threading.Lock()
@@ -97,7 +99,7 @@ class ApplicationSubmitter(Runner):
         try:
             application = self._running.get(job.key) or self._start(job)
             application.asked += 1
-            application.mailbox.ask(application.asked, function, tasks)
+            application.mailbox.ask(application.asked, job.step, function, tasks)
             self._follow(application, progress, cancelled)
             return application.mailbox.answer(application.asked)
         except BaseException:
@@ -161,6 +163,7 @@ class ApplicationSubmitter(Runner):
 
     def _start(self, job: JobName) -> _Application:
         require_java()
+        require_no_connect(self._settings.conf)
         if job.place is None:
             raise CompactorError(f"{job.name} has no staging directory to talk through")
         options = self._options.beneath(job.root)
@@ -177,7 +180,7 @@ class ApplicationSubmitter(Runner):
         try:
             options = options.as_user(job.user) if self._settings.proxy_user and job.user else options
             assignment = Assignment(
-                __version__, job.name, job.key, home, secret.hex(), self._settings.silence_seconds, options
+                code(), job.name, job.key, home, secret.hex(), self._settings.silence_seconds, options
             )
             assignment.write(folder / "assignment.json")
             line, env = command(self._settings, job, folder / "assignment.json"), environment(job, folder)

@@ -10,7 +10,7 @@ They say tuples to each other, over a connection that pickles them. A job has a 
     the daemon   run, number, job name, function, tasks, how the tasks reach stores
                  cancel, number                the job's `done` follows
                  stop                          stop the session in order, and end
-    the driver   started, application          the session is there; the id of its Spark application
+    the driver   started, application          the session is there, and a task has run; its Spark application's id
                  not-started, why              the session can't be started, in one line; the driver ends
                  alive                         the JVM has answered just now
                  progress, number, share       of the job's tasks that are finished, 0 to 1
@@ -32,7 +32,8 @@ from py4j import java_gateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
-from compactor.spark.jobs import POLL_SECONDS, SparkJob, first_line
+from compactor.spark.code_identity import require_code
+from compactor.spark.jobs import POLL_SECONDS, SparkJob, executor_check, first_line, why_failed
 from compactor.spark.results import JobEnd
 
 ASK_SECONDS: Final = 30.0
@@ -45,10 +46,12 @@ class SessionDriver:
     Args:
         connection: with the daemon.
         conf: the session's properties.
+        code: the daemon's; see `code_identity`.
     """
 
-    def __init__(self, connection: "Connection[Any, Any]", conf: dict[str, str]) -> None:
+    def __init__(self, connection: "Connection[Any, Any]", conf: dict[str, str], code: str) -> None:
         self._connection = connection
+        self._code = code
         self._sending = threading.Lock()
         self._stop = threading.Event()
         self._jobs: dict[int, SparkJob] = {}
@@ -60,11 +63,17 @@ class SessionDriver:
     def serve(self) -> None:
         """Start the session, serve the daemon, stop the session."""
         try:
+            require_code(self._code)
             self._context = SparkContext(conf=self._conf)
-            self._send("started", self._context.applicationId)
+            why_not = self._why_unfit()
         except Exception as error:
             self._send("not-started", first_line(error))
             return
+        if why_not is None:
+            self._send("started", self._context.applicationId)
+        else:
+            self._send("not-started", why_not)
+            self._stop.set()
         while not self._stop.wait(ASK_SECONDS):
             self._end_without_session()
             self._send("alive")
@@ -72,6 +81,13 @@ class SessionDriver:
             warnings.simplefilter("ignore")  # PySpark warns about a JVM that is gone already
             self._context.stop()
         _wait_for_jvm()
+
+    def _why_unfit(self) -> str | None:
+        """Why no task can run; None: one has run. Waits for an executor, as long as the daemon waits for the session."""
+        check = executor_check(self._context, self._conf.get("spark.app.name") or "compactor", self._code)
+        while not check.wait(ASK_SECONDS):
+            self._end_without_session()
+        return why_failed(check.end())
 
     def _listen(self) -> None:
         """
@@ -90,7 +106,7 @@ class SessionDriver:
     def _obey(self, message: tuple[Any, ...]) -> None:
         match message:
             case "run", number, job, function, tasks, storage:
-                self._jobs[number] = SparkJob(self._context, job, function, tasks, storage)
+                self._jobs[number] = SparkJob(self._context, job, function, tasks, storage, code=self._code)
                 threading.Thread(target=self._answer, args=(number,), daemon=True).start()
             case "cancel", number if (running := self._jobs.get(number)) is not None:
                 threading.Thread(target=running.cancel, daemon=True).start()

@@ -31,10 +31,12 @@ from compactor.log import get_logger
 from compactor.settings.work import Spark
 from compactor.spark.application.command import tags
 from compactor.spark.application.orphans import by_keytab, end_on_yarn
+from compactor.spark.code_identity import code
 from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, log_to_stderr, without_contradiction
 from compactor.spark.java import require_java
 from compactor.spark.results import JobEnd
 from compactor.spark.session.printed import messages, says_something
+from compactor.spark.site import classic, overridden, site_python, without_variables
 from compactor.spark.submitter import JobName
 from compactor.storage.registry import configured
 
@@ -71,9 +73,9 @@ _MAIN: Final = """
 import sys
 from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
-sys.path[:], conf = connection.recv()
+sys.path[:], conf, code = connection.recv()
 from compactor.spark.session.driver import SessionDriver
-SessionDriver(connection, conf).serve()
+SessionDriver(connection, conf, code).serve()
 """
 """
 The driver's program. Its properties come over the connection, because a command line is readable for every user of the
@@ -103,11 +105,12 @@ class DriverProcess:
         name: of the application.
 
     Raises:
-        UnreachableError: Java isn't installed, or the driver can't be started.
+        UnreachableError: Java isn't installed, the site's Spark can't be used, or the driver can't be started.
     """
 
     def __init__(self, spark: Spark, name: str) -> None:
         require_java()
+        path = [*site_python(), *sys.path]
         self._spark = spark
         self._began = time.monotonic()
         self._came: float | None = None
@@ -134,7 +137,7 @@ class DriverProcess:
                 undo.pop_all()
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
             raise UnreachableError(self._cannot(f"its driver can't be started: {error}")) from error
-        self._send(sys.path, conf)
+        self._send(path, conf, code())
 
     @property
     def pid(self) -> int:
@@ -310,7 +313,7 @@ class DriverProcess:
         for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # also in the middle of a message
             ours.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", int(SILENT_SECONDS), 0))
         with theirs:
-            environment = {"PYSPARK_DRIVER_PYTHON": sys.executable} | os.environ
+            environment = {"PYSPARK_DRIVER_PYTHON": sys.executable} | without_variables(os.environ)
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],
                 env=environment | {"PYSPARK_PYTHON": executor_python(self._spark)},
@@ -334,7 +337,6 @@ class DriverProcess:
                 "spark.app.name": name,
                 "spark.scheduler.mode": "FAIR",
                 "spark.scheduler.allocation.file": pools.as_uri(),
-                "spark.ui.enabled": "false",
                 "spark.ui.showConsoleProgress": "false",
             }
         )
@@ -348,7 +350,9 @@ class DriverProcess:
                 "spark.python.unix.domain.socket.enabled": "true",
                 "spark.python.unix.domain.socket.dir": str(self._files),
             }
-        wanted |= self._spark.conf
+        if undone := overridden(self._spark.conf, os.environ):
+            _log.warning("spark_settings.overridden", settings=undone)
+        wanted = classic(wanted | self._spark.conf)
         if self._spark.master == "yarn":
             wanted |= tags(wanted, self.key)
         options = f"{_COMPILER} {log_to_stderr(self._files, 'fatal', 'spark %p %c{1}: %m%n', _LOGGERS)}"

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from compactor.errors import CancelledError, CompactorError, UnreachableError
 from compactor.log import get_logger
 from compactor.settings import Settings
+from compactor.spark.code_identity import code
 from compactor.spark.results import JobEnd
 from compactor.spark.session.process import POLL_SECONDS, DriverEndedError, DriverProcess
 from compactor.spark.submitter import BrokenDownError, Failed, JobName, Runner, SessionEndedError
@@ -62,6 +63,7 @@ class SparkSubmitter(Runner):
 
     def __init__(self, settings: Settings, failed: Failed = lambda _: None) -> None:
         super().__init__(failed)
+        code()  # before an upgrade may replace the files that this process has loaded
         self._settings = settings.spark
         self._name = f"{settings.host_name}-compactor"
         self._lock = threading.Lock()

@@ -28,7 +28,7 @@ PAGES = sorted(
 )
 CODE = re.compile(r"^```\w*\n(.*?)^```|^    (?! )([^\n]*)|`([^`\n]+)`", re.DOTALL | re.MULTILINE)
 CALL = re.compile(r"(?:^|[|;(] *|\w=\S+ |/bin/)compactor (?=[a-z-])([^|;#)…—]*)")
-SPARKS_OWN = {"spark.authenticate"}
+SPARKS_OWN = {"spark.authenticate", "spark.remote", "spark.speculation"}
 """Settings of Spark's that have two parts, as ours."""
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 STEPS = {value for name, value in vars(steps).items() if name.isupper()}

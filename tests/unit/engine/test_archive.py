@@ -7,10 +7,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from compactor.cli.root import cli
 from compactor.errors import CompactorError
 from compactor.spark import archive as archive_module
-from compactor.spark.archive import build
+from compactor.spark.archive import build, name_of_archive
+from compactor.spark.code_identity import sources_digest
 
 
 @pytest.fixture
@@ -47,6 +50,14 @@ def test_the_same_packages_give_the_same_bytes(tmp_path, small):
     build(tmp_path / "a.tar.gz")
     build(tmp_path / "b.tar.gz")
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+
+
+def test_its_name_says_what_it_holds(tmp_path, small, monkeypatch):
+    """Another state of the package is another file, where nodes may still have the last one's."""
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(cli, ["archive", "build"]).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == [name_of_archive()]
+    assert name_of_archive().endswith(f"-{sources_digest()}.tar.gz")
 
 
 def test_what_cannot_be_written_is_one_line(tmp_path, small):

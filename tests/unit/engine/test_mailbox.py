@@ -30,10 +30,11 @@ def test_a_request_and_its_answer(home):
     daemon.open()
     assert application.look().asked == 0
     application.announce("application_1_0001")
-    daemon.ask(1, len, ["a", "bb"])
+    daemon.ask(1, "recode", len, ["a", "bb"])
     seen = application.look()
     assert (seen.asked, seen.answered, seen.application, seen.end) == (1, 0, "application_1_0001", False)
-    function, tasks = application.request(1)
+    step, function, tasks = application.request(1)
+    assert step == "recode"
     application.tell_part(1, 50)
     assert daemon.look().part == 0.5
     application.reply(1, [function(task) for task in tasks])
@@ -45,9 +46,9 @@ def test_the_share_is_that_of_the_last_request(home):
     """A second request starts at nothing."""
     both = box(home)
     both.open()
-    both.ask(1, len, [])
+    both.ask(1, "recode", len, [])
     both.tell_part(1, 95)
-    both.ask(2, len, [])
+    both.ask(2, "recode", len, [])
     assert both.look().part == 0
 
 
@@ -69,7 +70,7 @@ def test_where_the_staging_directory_is_gone_both_sides_notice(home, tmp_path):
     assert both.look() is None
     for act in (
         both.open,
-        lambda: both.ask(1, len, []),
+        lambda: both.ask(1, "recode", len, []),
         lambda: both.reply(1, []),
         lambda: both.announce("x"),
         lambda: both.request(1),

@@ -4,6 +4,7 @@ by a process that runs our driver.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from compactor import __version__
 from compactor.acid.compaction import CompactionKind
 from compactor.engine import full_acid
 from compactor.errors import CancelledError, CompactorError, RefusedError, UnreachableError
@@ -22,6 +22,7 @@ from compactor.spark.application import submitter as submit_mode
 from compactor.spark.application.mailbox import Assignment, Mailbox
 from compactor.spark.application.orphans import end_processes, started_for
 from compactor.spark.application.submitter import ApplicationSubmitter
+from compactor.spark.code_identity import code
 from compactor.spark.java import telling_line
 from compactor.spark.submitter import BrokenDownError, JobName
 from compactor.storage.registry import StorageOptions
@@ -234,18 +235,21 @@ def test_other_jobs_processes_are_left_alone():
 
 
 def test_an_archive_of_another_version_is_refused(tmp_path):
-    """One line that says what to do."""
-    assignment = Assignment("0.0.1", "n", "1.a", "/h", "00", 1.0, StorageOptions())
+    """Its code counts, not its release alone; one line that says what to do."""
+    assignment = Assignment(other := f"{code()}-patched", "n", "1.a", "/h", "00", 1.0, StorageOptions())
     assignment.write(tmp_path / "a.json")
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(CompactorError, match=rf"0\.0\.1, but .* is {__version__}: build the archive again"):
+    with pytest.raises(
+        CompactorError,
+        match=f"has {re.escape(code())}, but the daemon is {re.escape(other)}: .*build the archive again",
+    ):
         Assignment.read(tmp_path / "a.json")
 
 
 def test_an_assignment_is_what_was_written(tmp_path):
     """Stores as they are configured."""
     assignment = Assignment(
-        __version__,
+        code(),
         "n",
         "1.a",
         "/h",

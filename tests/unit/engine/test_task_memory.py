@@ -61,6 +61,25 @@ def test_a_task_has_a_cores_share(spark, asked, expected, by):
     assert (found.bytes, found.limited_by) == (expected, by)
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ("512", 512 << 20),
+        ("536870912b", 512 << 20),
+        ("524288k", 512 << 20),
+        ("524288KiB", 512 << 20),
+        ("512MB", 512 << 20),
+        (" 512m ", 512 << 20),
+        ("1p", GIB),
+        ("2.5g", GIB),
+    ],
+)
+def test_sizes_are_those_that_spark_takes(size, expected):
+    """Bytes with a b, MiB without a unit, pebibytes; a fraction stops Spark itself, so it says nothing here."""
+    section = settings(spark={"master": "yarn", "conf": {"spark.executor.memoryOverhead": size}})
+    assert task_memory(section, Resources()).bytes == expected
+
+
 def test_what_can_not_be_read_is_not_guessed():
     """Spark will say what it thinks of it."""
     found = task_memory(

@@ -24,18 +24,23 @@ def archive() -> None:
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=file_to_write(_GZIP),
-    default="compactor-env.tar.gz",
+    required=False,
 )
 @pass_session
-def build(session: Session, path: Path) -> int:
+def build(session: Session, path: Path | None) -> int:
     """
     Write this package and all it needs, but PySpark, into PATH (a .tar.gz).
+
+    Without PATH its name says what it holds: compactor-env-RELEASE-DIGEST.tar.gz, with the digest of the package's
+    sources. Executors whose package has another digest than the daemon's refuse to work.
 
     Put it where the cluster can read it and name it in spark.archive. The nodes need Python of the same version; where
     it isn't on the PATH there, COMPACTOR_PYTHON names it.
     """
     from compactor.spark.archive import build as build_archive
+    from compactor.spark.archive import name_of_archive
 
+    path = Path(name_of_archive()) if path is None else path
     with session.output.busy(f"writing {path}"):
         packages = [
             dict(zip(("package", "version"), found.rsplit(" ", 1), strict=True)) for found in build_archive(path)

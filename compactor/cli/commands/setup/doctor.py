@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -37,15 +38,18 @@ from compactor.metastore.db.dialects import address
 from compactor.metastore.db.rights import lacking_tables, missing_rights
 from compactor.metastore.db.serving import shortcomings
 from compactor.planning.thresholds import AUTO_COMPACTION_KEYS, NO_AUTO_COMPACTION_KEY, auto_compaction_off
+from compactor.settings import Settings
+from compactor.spark.conf import merged_conf
 from compactor.spark.factory import submitter_for
 from compactor.spark.java import require_java
-from compactor.spark.probe import seen_from_here
+from compactor.spark.probe import ExecutorReport, report_of_executor, seen_from_here
+from compactor.spark.resources import ALLOWED, Resources, task_memory
 from compactor.spark.submitter import JobName
 from compactor.status.hive import DAYS, HiveSide
 from compactor.storage.base import Promises, Storage
 from compactor.storage.location import join, parent, split
 from compactor.storage.registry import storage_for
-from compactor.words import instant, one_line, plural
+from compactor.words import binary_units, instant, one_line, plural
 
 
 class Standing(StrEnum):
@@ -82,6 +86,10 @@ _CLOCK_SECONDS: Final = 5.0
 _JAVA: Final = 17
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _EXAMPLES: Final = 3
+_LOOKS: Final = 16
+"""Tasks that look at executors; those that run on the same one say the same."""
+_SHOWN: Final = ("spark.dynamicAllocation.enabled", "spark.task.cpus", "spark.eventLog.enabled", "spark.eventLog.dir")
+"""Spark properties that are shown besides those that a table may set."""
 _MOST_PLACES: Final = 30
 """Places that are tried, those with the most tables first."""
 
@@ -461,25 +469,58 @@ def java() -> Finding:
 
 
 def spark_session(session: Session, locations: Sequence[str]) -> list[Finding]:
-    """Start Spark as the daemon does, and let a task look at each store."""
+    """
+    Start Spark as the daemon does, let tasks tell what executors are like, and let a task look at each store. In submit
+    mode an application is started, which is talked to through a hidden directory in the first store.
+    """
     settings = session.settings
+    own = settings.spark.mode == "submit"
+    if own and not locations:
+        return [Finding("Spark", Standing.SKIPPED, "an application is talked to through a store, and there is none")]
+    token = secrets.token_hex(4)
+    place = join(locations[0], f".compactor-doctor-{token}") if own else None
+    job = JobName(f"{settings.host_name}-compactor-doctor", f"doctor.{token}", place=place, step="look")
     submitter = submitter_for(settings)
-    master = settings.spark.master
     began = time.monotonic()
     try:
+        if place is not None:
+            storage_for(place).mkdir(place)
         while not submitter.warm_up(1.0):
             pass
+        run = partial(submitter.run, job, progress=lambda _: None, cancelled=lambda: False)
+        executors = run(report_of_executor, [None] * _LOOKS)
         started = units.seconds(time.monotonic() - began)
-        job = JobName(f"{settings.host_name}-compactor-doctor", f"doctor.{secrets.token_hex(4)}")
-        answers = submitter.run(job, seen_from_here, list(locations), progress=lambda _: None, cancelled=lambda: False)
+        answers = run(seen_from_here, list(locations))
     except CompactorError as error:
         return [Finding("Spark", Standing.FAILED, one_line(error), "spark.master, spark.conf; see docs/spark.md")]
     finally:
         submitter.stop()
-    found = [Finding("Spark", Standing.OK, f"a session on {master} started within {started}")]
+        if place is not None:
+            with contextlib.suppress(CompactorError, OSError):
+                storage_for(place).delete_tree(place)
+    what = "an application" if own else "a session"
+    found = [Finding("Spark", Standing.OK, f"{what} on {settings.spark.master} worked within {started}")]
+    found += [_executor(report) for report in {(one.host, one.python, one.code): one for one in executors}.values()]
+    found.append(_properties(settings))
     for location, why in zip(locations, answers, strict=True):
         standing = Standing.OK if why is None else Standing.FAILED
         said = f"executors see {location}" if why is None else f"executors don't see {location}: {why}"
         remedy = "" if why is None else "configuration and rights of the store on the executors; docs/spark.md"
         found.append(Finding("Spark", standing, said, remedy))
     return found
+
+
+def _executor(report: ExecutorReport) -> Finding:
+    said = f"an executor on {report.host}: {report.code}, {report.python}; {binary_units(report.free_bytes)} free in {report.scratch}"
+    return Finding("Spark", Standing.OK, said)
+
+
+def _properties(settings: Settings) -> Finding:
+    """What a task may use, and the properties that say how many run where."""
+    conf, memory = merged_conf(settings.spark), task_memory(settings, Resources())
+    said = ", ".join(f"{key} {conf[key]}" for key in (*ALLOWED, *_SHOWN) if key in conf)
+    return Finding(
+        "Spark",
+        Standing.OK,
+        f"a task may use {binary_units(memory.bytes)} ({memory.limited_by}); {said or 'no property is set'}",
+    )

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import sqlite3
 import sys
@@ -22,6 +23,7 @@ from compactor.metastore.model import Entity
 from compactor.metrics import version
 from compactor.roles.identity import Identity
 from compactor.roles.pauses import POOL_KEY
+from compactor.spark.code_identity import code
 from tests.unit.cli.commands.setup.test_init import site
 
 OURS = version()
@@ -534,8 +536,23 @@ def test_spark_is_started_and_sees_the_store(free):
         file.write("spark:\n  master: local[1]\n")
     result = free.json("doctor")
     said = [one["sentence"] for one in result if one["check"] == "Spark"]
-    assert said[0].startswith("a session on local[1] started within")
-    assert said[1].startswith("executors see ")
+    assert said[0].startswith("a session on local[1] worked within")
+    assert re.match(rf"an executor on \S+: {re.escape(code())}, \S+; [0-9.]+ .iB free in /", said[1])
+    assert said[2].startswith("a task may use 1.0 GiB (limits.task_memory_bytes); spark.driver.memory 1g")
+    assert said[3].startswith("executors see ")
+
+
+@pytest.mark.spark
+def test_an_application_of_its_own_is_tried_as_the_daemon_has_it(free):
+    """It is talked to through a hidden directory in the first store, of which nothing is left."""
+    with free.config.open("a", encoding="utf-8") as file:
+        file.write("spark:\n  mode: submit\n  master: local[1]\n")
+    before = sorted(str(path) for path in (free.root / "warehouse").rglob("*"))
+    result = free.json("doctor")
+    said = [one["sentence"] for one in result if one["check"] == "Spark"]
+    assert said[0].startswith("an application on local[1] worked within")
+    assert said[3].startswith("executors see ")
+    assert sorted(str(path) for path in (free.root / "warehouse").rglob("*")) == before
 
 
 def test_spark_that_doesnt_start(free, monkeypatch):
