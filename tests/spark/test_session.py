@@ -395,17 +395,18 @@ def test_a_jvm_that_falls_silent_is_not_waited_for(submitter, monkeypatch, tmp_p
     """
     monkeypatch.setattr(process, "SILENT_SECONDS", 3.0)  # a job's progress is told more often
     monkeypatch.setattr(process, "GRACE_SECONDS", 1.0)
-    failures = []
+    failures, told = [], []  # once something was told, the next is waited for no longer than that
 
     def run():
+        task = (str(tmp_path / "started"), str(tmp_path / "release"))
         try:
-            submitter.run(name("17.a"), jobs.wait_for, [(str(tmp_path / "started"), str(tmp_path / "release"))])
+            submitter.run(name("17.a"), jobs.wait_for, [task], progress=told.append)
         except BrokenDownError as error:
             failures.append(error)
 
     compaction = threading.Thread(target=run, daemon=True)
     compaction.start()
-    while not (tmp_path / "started").exists():
+    while not (told and (tmp_path / "started").exists()):
         assert compaction.is_alive()
         time.sleep(0.05)
     os.kill(jvm(submitter), signal.SIGSTOP)
