@@ -76,9 +76,7 @@ class _Environment(EnvSettingsSource):
 
     def __init__(self, settings_cls: type[BaseSettings], env: Mapping[str, str]) -> None:
         self._given = env
-        super().__init__(
-            settings_cls, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True
-        )
+        super().__init__(settings_cls, case_sensitive=False, env_prefix=PREFIX, env_nested_delimiter="__")
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         return {name.lower(): value for name, value in self._given.items()}
