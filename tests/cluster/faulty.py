@@ -58,9 +58,9 @@ def refuse_first(task):
     return number
 
 
-def cut_off_first(task):
+def cut_off_first(shared, task):
     """The first attempt ends in the middle of its file, for a reason that passes; what it wrote stays behind."""
-    result = run_task(task)
+    result = run_task(shared, task)
     if TaskContext.get().attemptNumber() == 0:
         (file,) = Path(task.work.tasks.removeprefix("file:")).glob("*/bucket_*")
         os.truncate(file, file.stat().st_size // 2)
@@ -68,9 +68,9 @@ def cut_off_first(task):
     return result
 
 
-def straggle_first(task):
+def straggle_first(shared, task):
     """The first attempt stays behind after its work; Spark starts a second one beside it."""
-    result = run_task(task)
+    result = run_task(shared, task)
     if TaskContext.get().attemptNumber() == 0 and TaskContext.get().partitionId() == 0:
         time.sleep(90)
         (Path(task.work.location.removeprefix("file:")) / LATE).touch()
