@@ -98,8 +98,13 @@ def test_a_session_begins_only_where_executors_can_work(master, python, why):
     """Before an entry is claimed: a missing interpreter, and one without our packages, are the cluster's fault."""
     conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
     submitter = SparkSubmitter(settings(spark={"master": master, "conf": conf, "python": python}))
+
+    def started():
+        while not submitter.warm_up(10):
+            assert submitter.cold
+
     with pytest.raises(UnreachableError, match=f"Spark can't be started with master {master}: .*can't work: .*{why}"):
-        submitter.warm_up(120)
+        started()
     submitter.stop()
 
 
