@@ -253,8 +253,7 @@ def test_the_span_of_keys_is_that_of_all_blocks(blocks):
     spans = []
     for numbers in blocks:
         spans = stripes._widened(spans, rows_of(*numbers))
-    together = sum(blocks, [])
-    assert spans[3] == (min(together), max(together))
+    assert spans[3] == (min(map(min, blocks)), max(map(max, blocks)))
 
 
 def test_each_stripe_is_judged_by_how_it_came_about(monkeypatch):

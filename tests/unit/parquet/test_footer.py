@@ -353,7 +353,10 @@ def test_long_footers_are_carried(monkeypatch):
         (with_footer(FILE, lambda found: thrift.put(found[2][1][0], 5, thrift.I32, 1 << 30)), "1073741824 fields"),
         (with_footer(FILE, lambda found: make_fixed(found, 0)), "values of 0 bytes"),
         (with_footer(FILE, lambda found: make_fixed(found, -1)), "values of -1 bytes"),
-        (with_footer(FILE, lambda found: logical(found, 10, (thrift.STRUCT, {1: (thrift.BYTE, b"\x40")}))), "no field 2"),
+        (
+            with_footer(FILE, lambda found: logical(found, 10, (thrift.STRUCT, {1: (thrift.BYTE, b"\x40")}))),
+            "no field 2",
+        ),
         (with_footer(FILE, lambda found: first_meta(found).pop(fields.META_CODEC)), "no codec"),
         (
             with_footer(FILE, lambda found: found[fields.FILE_ROW_GROUPS][1][0][1][1].pop()),

@@ -117,20 +117,17 @@ def test_a_dictionary_has_no_more_bytes_than_its_chunk():
 def test_pages_of_every_kind_are_walked():
     """Of values, of a dictionary, and of an index, which counts none; there are no others."""
     about = {0: 5, 2: 7, 3: 8, 1: 6}
-    chunk = b"".join(
-        thrift.encode(
-            {
-                **{1: (thrift.I32, kind), 2: (thrift.I32, 2), 3: (thrift.I32, 2)},
-                field: (thrift.STRUCT, {} if kind == 1 else {1: (thrift.I32, 9)}),
-            }
-        )
-        + b"ab"
-        for kind, field in about.items()
-    )
+
+    def header(kind):
+        return {1: (thrift.I32, kind), 2: (thrift.I32, 2), 3: (thrift.I32, 2)}
+
+    chunk = b""
+    for kind, field in about.items():
+        counted = {} if kind == 1 else {1: (thrift.I32, 9)}
+        chunk += thrift.encode({**header(kind), field: (thrift.STRUCT, counted)}) + b"ab"
     assert [(page.kind, page.values) for page in pages(chunk)] == [(0, 9), (2, 9), (3, 9), (1, 0)]
-    other = thrift.encode({1: (thrift.I32, 4), 2: (thrift.I32, 0), 3: (thrift.I32, 0)})
     with pytest.raises(MalformedError, match="of the kind 4"):
-        list(pages(other))
+        list(pages(thrift.encode(header(4)) + b"ab"))
 
 
 def test_a_page_that_grows_large_is_not_decompressed():
