@@ -137,7 +137,7 @@ def _loaded(source: Source) -> tuple[Loaded | None, int]:
     """A row group in memory, and how many bytes its values need at most; None where these are too many."""
     reader, footer, index = source
     group = footer.row_groups[index]
-    if max(group.bytes, group.raw_bytes, group.rows * 3) > MOST_DECODED:
+    if max(group.bytes, group.raw_bytes) > MOST_DECODED or group.rows > _MOST_ROWS:
         return None, 0
     loaded = load(reader, group)
     with _sound(source):

@@ -86,7 +86,7 @@ class _EventBlock:
     @property
     def joinable(self) -> bool:
         """Whether a minor of the block joins anything."""
-        return self.dirs > 2 or max(self.inserts, self.deletes) > 1
+        return max(self.inserts, self.deletes) > 1
 
     @property
     def joined(self) -> "_EventBlock":

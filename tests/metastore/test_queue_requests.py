@@ -105,6 +105,14 @@ def test_what_is_underway_is_not_queued_again(database, hive, state):
     assert queue.enqueue(Entity("db", "t", "p=2"), MAJOR).accepted
 
 
+@pytest.mark.parametrize("state", ["s", "f", "a", "c", "x"])
+def test_what_has_ended_is_in_nobodys_way(database, hive, state):
+    """Though it covered what a compaction would cover now."""
+    _, write_id = hive.write()
+    hive.queued(state=state, highest_write_id=write_id)
+    assert Queue(database).enqueue(T, MAJOR).accepted
+
+
 def test_what_is_ready_for_cleaning_at_the_same_write_id_is_not_queued_again_on_hive_4(database, hive):
     """
     Ready for cleaning at what a compaction would cover now: nothing to do on 4.x; 3.1 doesn't look. After another write

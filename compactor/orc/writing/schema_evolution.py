@@ -155,8 +155,7 @@ def _text(source: HiveType, target: HiveType, where: str) -> Conversion:
     """
     trims = source.kind is Kind.CHAR
     pad = target.length if target.kind is Kind.CHAR else None
-    longer = target.kind is Kind.STRING or (source.length is not None and source.length <= (target.length or 0))
-    limit = None if longer else target.length
+    limit = target.length  # None of a string
 
     def require(length: int) -> None:
         if limit is not None and length > limit:

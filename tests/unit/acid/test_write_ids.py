@@ -78,6 +78,9 @@ def test_the_order_of_ids_makes_no_difference(ids, shuffled):
         shuffled.shuffle(mixed)
         disordered.append(tuple(mixed))
     assert ValidWriteIdList(ids.table, ids.high_watermark, *disordered, ids.min_open) == ids
+    taken = CompactorWriteIdList.from_reader(ids)
+    aborted = [found for found in disordered[1] if found <= taken.high_watermark]
+    assert CompactorWriteIdList(ids.table, taken.high_watermark, (), tuple(aborted), taken.min_open) == taken
     assert ValidTxnList(ids.high_watermark, *disordered) == ValidTxnList(ids.high_watermark, ids.open, ids.aborted)
 
 

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.acid.names import DirKind
 from compactor.acid.row_id import RowKey, encode
@@ -243,6 +245,15 @@ def test_the_keys_of_a_recoded_stripe_are_judged_over_its_blocks(monkeypatch, bl
     else:
         with pytest.raises(VerificationError, match=said):
             judge._recoded(0, None, keys_only=False)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=3))
+def test_the_span_of_keys_is_that_of_all_blocks(blocks):
+    """A later block may have the lowest row number: that of a later write."""
+    spans = []
+    for numbers in blocks:
+        spans = stripes._widened(spans, rows_of(*numbers))
+    assert spans[3] == (min(map(min, blocks)), max(map(max, blocks)))
 
 
 def test_each_stripe_is_judged_by_how_it_came_about(monkeypatch):

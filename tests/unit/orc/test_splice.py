@@ -154,6 +154,22 @@ def test_delete_files_say_that_they_hold_deletes():
     assert acid_stats(opened(sink.getvalue())[1]) == (0, 0, 4)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compression": 2}, "1 stripes, SNAPPY, row index stride 10000"),
+        ({"row_index_stride": 1000}, "1 stripes, ZLIB, row index stride 1000"),
+        (None, "2 stripes, ZLIB, row index stride 10000"),
+    ],
+)
+def test_a_stripe_in_another_form_than_asked_for_is_noticed(options, said):
+    """The file's tail states one codec and one stride; of two stripes the second would be lost."""
+    one = acid_file(events(1, 2), **options or {})
+    image = opened(one if options else spliced([one, acid_file(events(2, 2))])[0].getvalue())
+    with pytest.raises(VerificationError, match=said):
+        Splicer(MemorySink(), OUTPUT).add_recoded(*image, RowKey(1, BUCKET, 1))
+
+
 def test_rows_of_another_operation_are_noticed():
     """Deletes can't stand in a file of inserts, nor the other way round."""
     with pytest.raises(VerificationError, match="operation"):

@@ -109,20 +109,28 @@ def with_footer(data, change):
 
 def lies(whole):
     """
-    Give each field of a decoded struct and of the structs in it another type, then leave it out.
+    Give each field of a decoded struct and of the structs in it another type, then leave it out. A number stays the
+    same number, a text becomes one, all else is empty.
 
     Yields:
         The way to the field, and whether it is left out now. Afterwards the struct is as before.
     """
     for path, fields_here in list(_structs_in(whole)):
         before = dict(fields_here)
-        for number, (kind, _) in before.items():
-            fields_here[number] = (thrift.I32, 1) if kind == thrift.BINARY else (thrift.BINARY, b"\0")
+        for number, (kind, value) in before.items():
+            fields_here[number] = _another(kind, value)
             yield (*path, number), False
             del fields_here[number]
             yield (*path, number), True
             fields_here.clear()
             fields_here.update(before)
+
+
+def _another(kind, value):
+    if kind == thrift.BINARY:
+        return thrift.I32, 1
+    numbers = {thrift.I16: thrift.I32, thrift.I32: thrift.I64, thrift.I64: thrift.I32}
+    return (numbers[kind], value) if kind in numbers else (thrift.BINARY, b"")
 
 
 def _structs_in(whole, path=()):

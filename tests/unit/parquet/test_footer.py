@@ -15,6 +15,7 @@ from compactor.parquet import fields, key_values, schema, thrift
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import Piece, join
 from compactor.parquet.schema import read_schema, type_ordered
+from compactor.parquet.statistics import require_bound
 from compactor.parquet.thrift import MalformedError
 from tests.unit.orc.files import MemorySink
 from tests.unit.parquet.files import by_pandas, counted, lies, opened, with_footer, written
@@ -36,6 +37,11 @@ def make_fixed(footer, width):
     element = footer[fields.FILE_SCHEMA][1][1]
     thrift.put(element, schema.TYPE, thrift.I32, schema.FIXED)
     thrift.put(element, schema.TYPE_LENGTH, thrift.I32, width)
+
+
+def logical(footer, kind, member):
+    """The schema gives the first column this logical type."""
+    thrift.put(footer[fields.FILE_SCHEMA][1][1], schema.LOGICAL, thrift.STRUCT, thrift.encode({kind: member}))
 
 
 def by(created_by):
@@ -347,6 +353,10 @@ def test_long_footers_are_carried(monkeypatch):
         (with_footer(FILE, lambda found: thrift.put(found[2][1][0], 5, thrift.I32, 1 << 30)), "1073741824 fields"),
         (with_footer(FILE, lambda found: make_fixed(found, 0)), "values of 0 bytes"),
         (with_footer(FILE, lambda found: make_fixed(found, -1)), "values of -1 bytes"),
+        (
+            with_footer(FILE, lambda found: logical(found, 10, (thrift.STRUCT, {1: (thrift.BYTE, b"\x40")}))),
+            "no field 2",
+        ),
         (with_footer(FILE, lambda found: first_meta(found).pop(fields.META_CODEC)), "no codec"),
         (
             with_footer(FILE, lambda found: found[fields.FILE_ROW_GROUPS][1][0][1][1].pop()),
@@ -455,3 +465,24 @@ def test_which_columns_have_their_types_order():
     assert type_ordered(thrift.encoded_list([own, other, own]), 3) == (True, False, True)
     for strange in (b"", thrift.encoded_list([own, own]), thrift.encoded_list([b"\x02"] * 3, thrift.I32)):
         assert type_ordered(strange, 3) == (False,) * 3
+
+
+@pytest.mark.parametrize("converted", [None, *range(22)])
+def test_which_texts_are_ordered_by_their_bytes(converted):
+    """UTF8, ENUM, JSON, BSON and what has no type; not decimals and intervals, nor what no text can be."""
+    root = {4: (thrift.BINARY, b"root"), 5: (thrift.I32, 1)}
+    texts = {1: (thrift.I32, schema.BYTE_ARRAY), 3: (thrift.I32, 0), 4: (thrift.BINARY, b"s")}
+    if converted is not None:
+        texts[schema.CONVERTED] = thrift.I32, converted
+    (leaf,) = read_schema(thrift.encoded_list([thrift.encode(element) for element in (root, texts)])).leaves
+    assert leaf.ordered is (converted in {None, 0, 4, 19, 20})
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_milliseconds_have_room_for_their_microseconds(sign):
+    """DuckDB multiplies a minimum or maximum by 1000 before it reads."""
+    (leaf,) = footer(written(pa.table({"t": pa.array([0], pa.timestamp("ms"))}))).schema.leaves
+    most = ((1 << 63) - 1) // 1000
+    require_bound((sign * (most - 1)).to_bytes(8, "little", signed=True), leaf)
+    with pytest.raises(MalformedError, match="no room"):
+        require_bound((sign * (most + 1)).to_bytes(8, "little", signed=True), leaf)

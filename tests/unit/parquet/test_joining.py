@@ -15,7 +15,7 @@ from pyarrow import parquet
 from compactor.errors import CorruptFileError, RefusedError, VerificationError
 from compactor.handles import MemoryReader
 from compactor.parquet import fields, recoding, thrift
-from compactor.parquet.assembly import indexes, shifted_index
+from compactor.parquet.assembly import bloom_filter, indexes, shifted_index
 from compactor.parquet.checking import check
 from compactor.parquet.footer import read_footer
 from compactor.parquet.joining import join, require_values
@@ -164,6 +164,24 @@ def test_bloom_filters_move_with_their_row_group():
         old, new = _bloom_filters(files), _bloom_filters([made])
         assert old == new
         assert len(set(new)) > 3
+
+
+def test_a_bloom_filter_outside_the_file_is_told():
+    """Whether its length is noted or not: the joined file would have another's bytes for it, or none."""
+    kinds = {number: (thrift.STRUCT, {1: (thrift.STRUCT, {})}) for number in (2, 3, 4)}
+    data = b"PAR1" + thrift.encode({1: (thrift.I32, 32), **kinds}) + bytes(32)
+    size = len(data)
+
+    def found(data, begin, length=None):
+        noted = {} if length is None else {fields.META_BLOOM_LENGTH: (thrift.I32, length)}
+        return bloom_filter(MemoryReader(data), {fields.META_BLOOM: (thrift.I64, begin), **noted})
+
+    assert found(data, 4) == found(data, 4, size - 4) == data[4:]
+    for lie in ((-1, 8), (0, 8), (4, 0), (4, -1), (4, size - 3), (size, 1)):
+        with pytest.raises(CorruptFileError, match="would lie at byte"):
+            found(data, *lie)
+    with pytest.raises(CorruptFileError, match="would lie at byte"):
+        found(data[:-1], 4)
 
 
 def _without_bloom_lengths(footer):
@@ -323,6 +341,15 @@ def test_row_groups_end_when_they_are_full(monkeypatch):
     made, result = joined([piece(file, recode=True) for file in files])
     assert 2 <= result.row_groups <= 8
     assert opened(made).read().column("n").to_pylist() == list(range(6000))
+
+
+def test_a_row_group_has_not_too_many_rows(monkeypatch):
+    """Of a few bytes, too; one that has more already is copied."""
+    monkeypatch.setattr(recoding, "_MOST_ROWS", 10)
+    pieces = [piece(written(simple(100 * n, n)), recode=True) for n in (4, 6, 4, 4, 11, 4)]
+    made, _ = joined(pieces)
+    groups = opened(made).metadata
+    assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [10, 8, 11, 4]
 
 
 def test_a_table_may_ask_for_smaller_row_groups():

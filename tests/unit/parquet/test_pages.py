@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compactor.parquet import fields, thrift, view
 from compactor.parquet.encoding import _Written
-from compactor.parquet.pages import decoded_bound, inflated, longest_entry
+from compactor.parquet.pages import decoded_bound, inflated, longest_entry, pages
 from compactor.parquet.row_group import load
 from compactor.parquet.thrift import MalformedError
 from compactor.parquet.view import View
@@ -101,6 +101,33 @@ def test_what_repeats_is_seen_in_the_pages(encoding, stated, version):
 
     (bound,) = bounds(piece(with_footer(data, change), recode=True))
     assert bound > 2_000_000
+
+
+def test_a_dictionary_has_no_more_bytes_than_its_chunk():
+    """By the footer, on which the bound relies."""
+    found = piece(written(pa.table({"s": TEXTS})), recode=True)
+    loaded = load(found.reader, found.footer.row_groups[0])
+    (stored,), (chunk,), (leaf,) = loaded.stored, loaded.chunks, found.footer.schema.leaves
+    raw = next(pages(stored)).raw_bytes
+    assert decoded_bound(stored, chunk._replace(raw=raw), leaf) > 0
+    with pytest.raises(MalformedError, match="claims more bytes"):
+        decoded_bound(stored, chunk._replace(raw=raw - 1), leaf)
+
+
+def test_pages_of_every_kind_are_walked():
+    """Of values, of a dictionary, and of an index, which counts none; there are no others."""
+    about = {0: 5, 2: 7, 3: 8, 1: 6}
+
+    def header(kind):
+        return {1: (thrift.I32, kind), 2: (thrift.I32, 2), 3: (thrift.I32, 2)}
+
+    chunk = b""
+    for kind, field in about.items():
+        counted = {} if kind == 1 else {1: (thrift.I32, 9)}
+        chunk += thrift.encode({**header(kind), field: (thrift.STRUCT, counted)}) + b"ab"
+    assert [(page.kind, page.values) for page in pages(chunk)] == [(0, 9), (2, 9), (3, 9), (1, 0)]
+    with pytest.raises(MalformedError, match="of the kind 4"):
+        list(pages(thrift.encode(header(4)) + b"ab"))
 
 
 def test_a_page_that_grows_large_is_not_decompressed():

@@ -1,5 +1,7 @@
 """What a plan needs, and what becomes of one that needs more than there is."""
 
+from dataclasses import replace
+
 import pytest
 
 from compactor.acid.compaction import CompactionKind, LayoutVersion
@@ -115,4 +117,5 @@ def made():
 def test_what_a_plan_needs(made):
     """Written bytes, delete events, and chunks twice; a directory with its markers, and a directory and file a task."""
     assert made.bytes_needed == 40 + 5 + 30
+    assert replace(made, kind=CompactionKind.MAJOR).bytes_needed == 40 + 30
     assert made.names_needed == 3 + 3 + 2 * (1 + 2)

@@ -68,6 +68,7 @@ def selected(
         ("base_5/ delta_7_7/", 7, LayoutVersion.HIVE_3, None),
         ("base_5/ delta_4_4/ delta_7_7/", 7, LayoutVersion.HIVE_3, (6, 1)),
         ("delta_1_1/ delta_2_2/", 1, LayoutVersion.HIVE_3, None),
+        ("base_5/ delta_4_4/", 3, LayoutVersion.HIVE_3, (9, 1)),
         ("base_5/ delta_7_7/", 7, LayoutVersion.HIVE_4, (9, 1)),
         ("base_5/ delta_4_4/ delta_7_7/", 7, LayoutVersion.HIVE_4, (9, 2)),
         ("delta_1_1/ delta_2_2/", 1, LayoutVersion.HIVE_4, (9, 1)),
@@ -472,6 +473,8 @@ def test_a_minor_of_one_write_id_applies_that_write_ids_deletes():
     assert one.outputs[1].buckets[0].delete_events == 1
     alone = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_6_6_0002/bucket_00000",), 10, own=10)})
     assert [output.kind for output in alone.outputs] == [DirKind.DELTA]
+    none = planned(selection, known, {0: DeleteFacts(0, ("delete_delta_6_6_0002/bucket_00000",), 10, own=0)})
+    assert not none.outputs[0].buckets[0].deletes
 
 
 def test_a_minor_without_rows_or_events_still_makes_a_directory():
