@@ -101,7 +101,7 @@ def test_a_session_begins_only_where_executors_can_work(master, python, why):
 
     def started():
         while not submitter.warm_up(10):
-            assert submitter.cold
+            pass
 
     with pytest.raises(UnreachableError, match=f"Spark can't be started with master {master}: .*can't work: .*{why}"):
         started()
