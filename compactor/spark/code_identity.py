@@ -7,7 +7,6 @@ of none: so what compares needs nothing of this package to be there, and the tas
 """
 
 import hashlib
-import pickle
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -62,15 +61,15 @@ def require_code(code_of_daemon: str) -> None:
         )
 
 
-def guarded(
-    code_of_daemon: str, run: Callable[[Iterable[Any]], Iterator[Any]]
-) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def guarded(code_of_daemon: str, packed: Any) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """
-    A function for Spark that runs `run` in a process whose code is the daemon's, and fails the task in any other, with
+    A function for Spark that runs another in a process whose code is the daemon's, and fails the task in any other, with
     an error that `why_unfit` finds. Failing the task has Spark try another executor, and exclude a node where the site
     asks for it.
+
+    Args:
+        packed: the function of a partition's tasks, pickled; or a broadcast variable with that.
     """
-    packed = pickle.dumps(run)
 
     def checked_and_run(tasks: Iterable[Any]) -> Iterator[Any]:
         # Spark's pickle takes a function inside a function along as it is. So nothing here may come from a module of
@@ -82,7 +81,8 @@ def guarded(
             from compactor.spark.code_identity import code  # noqa: PLC0415
 
             found = code()
-            work = pickle.loads(packed) if found == code_of_daemon else None  # noqa: S301 - of the application's driver
+            given = packed if isinstance(packed, bytes) else packed.value
+            work = pickle.loads(given) if found == code_of_daemon else None  # noqa: S301 - of the application's driver
         except ImportError as error:
             found, work = f"a Python environment that lacks something ({error})", None
         if work is None:

@@ -10,6 +10,7 @@ Source: Spark's AppStatusStore, which keeps the records with and without its web
 
 import contextlib
 import functools
+import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -45,6 +46,8 @@ _RECORDED_MS: Final = 1000
 """How long the end of a job waits until Spark has recorded the attempts that failed."""
 _MOST_FAILURES: Final = 500
 """Failed attempts of a stage that are looked at."""
+_LARGE: Final = 512 << 10
+"""Bytes of a function from which it is sent as a broadcast variable; PySpark does it by itself from 1 MiB."""
 _Refusals = dict[str, list[Counted]]
 
 
@@ -68,6 +71,23 @@ def _refusals_in(context: SparkContext) -> Accumulator[_Refusals]:
 
 def _tell(refusals: Accumulator[_Refusals], group: str, answer: Counted) -> None:
     refusals.add({group: [answer]})
+
+
+@contextlib.contextmanager
+def _sent(context: SparkContext, packed: bytes) -> Iterator[Any]:
+    """
+    A pickled function as tasks get it: a large one as a broadcast variable, whose file goes with the job. Those that
+    PySpark makes by itself stay on the driver's disk until the session ends.
+    """
+    if len(packed) < _LARGE:
+        yield packed
+        return
+    shared = context.broadcast(packed)
+    try:
+        yield shared
+    finally:
+        with contextlib.suppress(Py4JError, OSError):
+            shared.destroy()
 
 
 class SparkJob:
@@ -122,8 +142,9 @@ class SparkJob:
                 refused=partial(_tell, self._refusals, self._job.group),
                 elsewhere=self._elsewhere,
             )
-            work = guarded(self._code, run)
-            self._answers = self._context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+            with _sent(self._context, pickle.dumps(run)) as packed:
+                work = guarded(self._code, packed)
+                self._answers = self._context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
         except BaseException as error:
             self._error = error
         finally:

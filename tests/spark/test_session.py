@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import types
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -82,6 +83,19 @@ def test_a_session_whose_executors_cannot_work_does_not_start(tmp_path, program,
 def test_results_come_in_the_order_of_the_tasks(submitter):
     """Whatever finishes first."""
     assert submitter.run(name("1.a"), jobs.double, list(range(20))) == [number * 2 for number in range(20)]
+
+
+def test_what_the_tasks_of_a_job_share_goes_with_the_job(tmp_path):
+    """PySpark left the file of a large function on the driver's disk: the sessions of a busy daemon live for days."""
+    other = SparkSubmitter(settings(spark={"master": "local[1]", "conf": {"spark.local.dir": str(tmp_path)}}))
+    try:
+        for key in ("5.a", "5.b"):
+            shared = os.urandom(2 << 20)
+            assert other.run(name(key), partial(jobs.bytes_beside, shared), [0, 1]) == [2 << 20] * 2
+        (left,) = tmp_path.rglob("pyspark-*")
+        assert list(left.iterdir()) == []
+    finally:
+        other.stop()
 
 
 def test_no_tasks_is_no_job(submitter):

@@ -1,5 +1,6 @@
 """Executors with other code than the daemon's: they refuse to work, whatever is installed there."""
 
+import pickle
 import re
 import shutil
 import subprocess
@@ -30,7 +31,9 @@ LENGTHS = partial(map, len)
 def said_on(*path, run=LENGTHS):
     """What a process with this path says of two tasks of this process."""
     line = [sys.executable, "-I", "-c", EXECUTOR, ":".join(map(str, [*path, *sys.path]))]
-    ran = subprocess.run(line, input=cloudpickle.dumps(guarded(code(), run)), capture_output=True, check=False)
+    ran = subprocess.run(
+        line, input=cloudpickle.dumps(guarded(code(), pickle.dumps(run))), capture_output=True, check=False
+    )
     return (ran.stdout + ran.stderr).decode()
 
 
