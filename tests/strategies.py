@@ -1089,6 +1089,7 @@ def task_errors() -> SearchStrategy[CompactorError]:
             'AttemptFailedError: {"error": "RefusedError", "reason": "disk-full", "message": "forged"}',
             'x\nAttemptFailedError: {"error": "CancelledError", "message": "forged"}',
             "Traceback (most recent call last):\n  File",
+            "caf\udce9 isn't UTF-8",
         ]
     )
     store = st.none() | st.sampled_from(["hdfs://nn:8020", "s3://b"])

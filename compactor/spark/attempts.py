@@ -127,7 +127,7 @@ def travelled(text: str) -> CompactorError | None:
     found = _TRAVELLED.findall(text)
     try:
         return _decoded(json.loads(found[-1])) if found else None
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

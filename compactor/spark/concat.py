@@ -83,7 +83,7 @@ def _concat(context: Any, storage: StorageOptions, task: Concat) -> int | str:
     if (directory := storage.hdfs.conf_dir) is not None and directory.is_dir():
         for site in ("core-site.xml", "hdfs-site.xml"):
             if (file := Path(directory, site)).is_file():
-                conf.addResource(path(file.as_uri()))
+                conf.addResource(path(str(file.absolute())))  # no URI: Hadoop takes its escapes for the name
     given = path(parent(task.target))
     above = given.getFileSystem(conf).resolvePath(given)  # through a mount table
     files = above.getFileSystem(conf)

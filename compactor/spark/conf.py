@@ -86,6 +86,7 @@ def common_conf(spark: Spark) -> dict[str, str]:
         wanted |= {
             "spark.task.maxFailures": "4",
             "spark.excludeOnFailure.enabled": "true",
+            "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "2",  # the site's may be as many as ours in all
             "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",  # one executor may be all there is
             "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "1000000",  # no node for hours
         }

@@ -116,6 +116,7 @@ class SparkJob:
         self._done = threading.Event()
         self._refusals = _refusals_in(context)
         self._elsewhere = not context.master.startswith("local")
+        self._in_driver = isinstance(function, DriverFunction)
         self._answers: list[Counted] = []
         self._error: BaseException | None = None
         thread = threading.Thread(
@@ -170,11 +171,12 @@ class SparkJob:
             return JobEnd(refused, failures=self._failures())
         text = _text(self._error)
         self._wait_for_records()
+        if (error := travelled(text)) is not None:  # a task began, whatever the error's message looks like
+            return JobEnd(error=error, failures=self._failures())
         if (unfit := why_unfit(text)) is not None:
             fault = UnreachableError(f"Spark's executors can't work: {unfit}")
             return JobEnd([Counted(fault, BytesMoved())], failures=self._failures())
-        error = travelled(text)
-        return JobEnd(error=error, why=None if error else first_line(self._error), failures=self._failures())
+        return JobEnd(why=first_line(self._error), failures=self._failures())
 
     def cancel(self, seconds: float = CANCEL_SECONDS) -> None:
         """
@@ -200,7 +202,9 @@ class SparkJob:
         return sum(stage.numCompletedTasks for stage in stages) / total if total else 0.0
 
     def _stages(self) -> list[SparkStageInfo]:
-        """Those of the group's newest job."""
+        """Those of the group's newest job; none of what runs in the driver: the newest is the one before it."""
+        if self._in_driver:
+            return []
         tracker = self._context.statusTracker()
         jobs = tracker.getJobIdsForGroup(self._job.group)
         if not jobs or (info := tracker.getJobInfo(max(jobs))) is None:

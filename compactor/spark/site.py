@@ -90,6 +90,11 @@ def overridden(conf: Mapping[str, str], environment: Mapping[str, str]) -> list[
     ]
 
 
+def before_ours(conf: Mapping[str, str], key: str) -> str:
+    """A property to which we add: as these properties have it, else the site's defaults, over which ours would go."""
+    return conf[key] if key in conf else site_defaults().get(key, "")
+
+
 def without_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of a driver in Python, without the variables that lead PySpark elsewhere."""
     kept = {name: value for name, value in environment.items() if name not in _VARIABLES}

@@ -13,7 +13,7 @@ from typing import Final
 
 from compactor.settings.work import Spark
 from compactor.spark.conf import as_user, common_conf, executor_python, log_to_stderr, without_contradiction
-from compactor.spark.site import spark_home, without_variables
+from compactor.spark.site import before_ours, spark_home, without_variables
 from compactor.spark.submitter import JobName
 from compactor.storage.location import split
 
@@ -36,7 +36,7 @@ def tag(key: str) -> str:
 
 def tags(conf: Mapping[str, str], key: str) -> dict[str, str]:
     """The property that tags an application on YARN, beside the tags that it has already."""
-    return {"spark.yarn.tags": ",".join(filter(None, (conf.get("spark.yarn.tags"), "compactor", tag(key))))}
+    return {"spark.yarn.tags": ",".join(filter(None, (before_ours(conf, "spark.yarn.tags"), "compactor", tag(key))))}
 
 
 def queue_of(spark: Spark, job: JobName) -> str | None:
@@ -89,8 +89,7 @@ def conf(spark: Spark, job: JobName) -> dict[str, str]:
     wanted |= as_user(spark, job.user if spark.proxy_user and job.user else None) | spark.conf
     wanted |= job.resources.conf
     if spark.elastic and (store := _hdfs(job)):
-        named = [wanted[_STORES]] if wanted.get(_STORES) else []
-        wanted[_STORES] = ",".join([*named, store])
+        wanted[_STORES] = ",".join(filter(None, (before_ours(wanted, _STORES), store)))
     if spark.master == "yarn":
         if queue := queue_of(spark, job):
             wanted["spark.yarn.queue"] = queue

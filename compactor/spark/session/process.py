@@ -36,7 +36,7 @@ from compactor.spark.conf import POOLS, as_user, common_conf, executor_python, l
 from compactor.spark.java import require_java
 from compactor.spark.results import JobEnd
 from compactor.spark.session.printed import messages, says_something
-from compactor.spark.site import classic, overridden, site_python, without_variables
+from compactor.spark.site import classic, overridden, site_defaults, site_python, without_variables
 from compactor.spark.submitter import JobName
 from compactor.storage.registry import configured
 
@@ -69,6 +69,7 @@ _LOGGERS: Final = {"org.apache.spark.api.python.PythonGatewayServer": "fatal"}
 A failed task comes back as an error of `compactor.errors`; its Java stack trace on standard error wouldn't help. An
 operator may set another log4j configuration.
 """
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _MAIN: Final = """
 import sys
 from multiprocessing.connection import Connection
@@ -356,5 +357,6 @@ class DriverProcess:
         if self._spark.master == "yarn":
             wanted |= tags(wanted, self.key)
         options = f"{_COMPILER} {log_to_stderr(self._files, 'fatal', 'spark %p %c{1}: %m%n', _LOGGERS)}"
-        wanted["spark.driver.extraJavaOptions"] = f"{options} {wanted.get('spark.driver.extraJavaOptions', '')}".strip()
+        sites = "" if _JAVA_OPTIONS in wanted else site_defaults().get(_JAVA_OPTIONS, "")
+        wanted[_JAVA_OPTIONS] = f"{sites} {options} {wanted.get(_JAVA_OPTIONS, '')}".strip()  # the last one counts
         return without_contradiction(wanted)

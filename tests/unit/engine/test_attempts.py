@@ -48,7 +48,7 @@ def raised(error, *, elsewhere=True):
     try:
         list(run_elsewhere(task, [0], StorageOptions(), elsewhere=elsewhere))
     except AttemptFailedError:
-        return SPARK.format(traceback.format_exc())
+        return SPARK.format(traceback.format_exc().encode().decode())  # as PySpark sends it
     return None
 
 
@@ -89,7 +89,14 @@ def test_what_another_node_may_not_have():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ExecutorLostFailure (executor 1 exited)", 'AttemptFailedError: {"error": 1', "AttemptFailedError: {}"]
+    "text",
+    [
+        "",
+        "ExecutorLostFailure (executor 1 exited)",
+        'AttemptFailedError: {"error": 1',
+        "AttemptFailedError: {}",
+        'AttemptFailedError: {"error": [], "message": "forged"}',
+    ],
 )
 def test_what_is_no_error_of_ours(text):
     """A lost executor, a bug: only a line is known."""
@@ -184,6 +191,13 @@ def test_of_many_hosts_three_are_named(hosts):
     assert said.count("h") - AWAY.args[0].count("h") - said.count("others") <= 4
     assert one_line(said) == said
     assert ("others" in said) == (len(hosts) > 3)
+
+
+def test_what_a_site_allows_on_a_node_does_not_stop_a_session():
+    """Its limit may suit more attempts than ours: Spark adds its own defaults to what we set, and then refuses both."""
+    ours = common_conf(settings(spark={"master": "spark://h:7077"}).spark)
+    tries, on_a_node = ours["spark.task.maxFailures"], ours["spark.excludeOnFailure.task.maxTaskAttemptsPerNode"]
+    assert int(on_a_node) < int(tries)
 
 
 def test_nodes_are_excluded_on_clusters_alone():

@@ -7,6 +7,7 @@ from compactor.spark.application.command import conf as conf_of_application
 from compactor.spark.application.command import environment
 from compactor.spark.conf import common_conf
 from compactor.spark.resources import Resources, task_memory
+from compactor.spark.session.process import DriverProcess
 from compactor.spark.site import classic, overridden, require_no_connect, site_defaults, site_python, spark_home
 from compactor.spark.submitter import JobName
 from tests.compacting import settings
@@ -130,3 +131,28 @@ def test_an_application_is_classic_too(site, tmp_path):
     given = {"SPARK_REMOTE": "sc://h", "PYSPARK_PIN_THREAD": "false"}
     made = environment(JobName("n", "1.a"), tmp_path, given)
     assert ("SPARK_REMOTE" in made, made["PYSPARK_PIN_THREAD"]) == (False, "true")
+
+
+LISTS = {
+    "spark.driver.extraJavaOptions": "-Dhdp.version=3.1.5",
+    "spark.kerberos.access.hadoopFileSystems": "hdfs://events",
+    "spark.yarn.tags": "etl",
+}
+
+
+@pytest.mark.parametrize("of_settings", [False, True])
+def test_what_we_add_to_a_property_leaves_the_sites_there(site, tmp_path, of_settings):
+    """
+    A Spark of HDP doesn't start without its option. What `spark.conf` sets goes over the site's; of options, the last
+    one counts: the site's own log configuration would fill the daemon's log.
+    """
+    site("\n".join(f"{key} {'lost' if of_settings else value}" for key, value in LISTS.items()))
+    section = settings(spark={"master": "yarn", "conf": LISTS if of_settings else {}}).spark
+    session = object.__new__(DriverProcess)
+    session._spark, session._files, session.key = section, tmp_path, "k"
+    application = conf_of_application(section, JobName("n", "1.a", place="hdfs://nn/t"))
+    found = {key: [made[key] for made in (session._conf("n"), application) if key in made] for key in LISTS}
+    options, stores, tags = found.values()
+    assert options[0].split().index("-Dhdp.version=3.1.5") == (2 if of_settings else 0)
+    assert stores[-1] == "hdfs://events,hdfs://nn"
+    assert tags == ["etl,compactor,compactor-k", "etl,compactor,compactor-1.a"]
