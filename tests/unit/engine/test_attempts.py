@@ -5,6 +5,7 @@ import traceback
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from compactor.errors import (
     CancelledError,
@@ -147,7 +148,7 @@ class Ended(Runner):
 @pytest.mark.parametrize(
     ("place", "kind"), [(None, RetryableError), ("there", RetryableError), ("away", UnreachableError)]
 )
-def test_the_daemon_looks_itself(tmp_path, monkeypatch, capfd, place, kind):
+def test_the_daemon_looks_itself(tmp_path, monkeypatch, place, kind):
     """When one host alone can't reach the store; each failed attempt is told of, and each host logged once."""
 
     def away(location, _):
@@ -159,12 +160,10 @@ def test_the_daemon_looks_itself(tmp_path, monkeypatch, capfd, place, kind):
     (tmp_path / "there").mkdir()
     failures = (FailedAttempt("h1", AWAY, "one"), FailedAttempt("h1", AWAY, "two"))
     runner = Ended(JobEnd(error=AWAY, failures=failures))
-    with pytest.raises(kind, match=r"^it doesn't answer \(seen from h1\)$"):
+    with capture_logs() as said, pytest.raises(kind, match=r"^it doesn't answer \(seen from h1\)$"):
         runner.run(JobName("n", "1.a", place=place and str(tmp_path / place)), one_line, [1])
     assert runner.told == list(failures)
-    said = "".join(capfd.readouterr())
-    assert said.count("task_attempts.failed") == 1
-    assert "two" in said
+    assert [(event["event"], event["why"]) for event in said] == [("task_attempts.failed", "two")]
 
 
 def test_a_staging_directory_that_the_daemon_does_not_see_either(tmp_path):
